@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -75,7 +74,7 @@ def worst_case(
     relation: str = "add_or_remove",
     grid: LossGrid | None = None,
     record: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> WorstCase:
     """The least curve that dominates every adaptive analyst under ``rule``, from above and from below.
 

@@ -58,7 +58,7 @@ def solve(
     grid: LossGrid,
     *,
     record: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Tables:
     """Upper and lower values of the first state, by scans over rounds that hold two rounds' tables.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -62,7 +63,7 @@ class Chain:
         return after
 
     def _after(
-        self, place: Place, kind: str, policy: Policy, state: State, fields: dict[str, Any]
+        self, place: Place, kind: str, policy: Policy, state: State, fields: Mapping[str, object]
     ) -> tuple[Place, str]:
         """Where the chain stands after one more record, and the record's text."""
         now, seq = self._now(place.at), place.seq + 1

@@ -8,12 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
@@ -41,7 +42,7 @@ class AdditiveProfileFilter:
         parameters: (epsilon, delta, rounds), static.
     """
 
-    pieces: Any
+    pieces: Array
     parameters: tuple[float, float, int] = dataclasses.field(metadata={"static": True})
 
     @property
@@ -58,7 +59,7 @@ class AdditiveProfileFilter:
         """The state with nothing spent: one account a band."""
         return amounts.empty(jnp.asarray(self.pieces))
 
-    def prepare(self, query: Any, *, relation: str = "add_or_remove") -> Array:
+    def prepare(self, query: Query, *, relation: str = "add_or_remove") -> Array:
         """Band masses of a query, rounded up into higher bands: what `update` charges.
 
         Args:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -47,7 +47,7 @@ class Ladder(NamedTuple):
     failure: float
 
 
-def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
+def check_ladder(epsilon: float, delta: float, rounds: int) -> None:
     """Raises ValueError unless all are numbers within what float64 holds on the way."""
     _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
     _validate.positive(epsilon=epsilon)

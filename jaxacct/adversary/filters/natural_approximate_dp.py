@@ -17,6 +17,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
+from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
 from jaxacct.filters.printing import printed_as
@@ -73,7 +74,7 @@ class NaturalApproximateDPFilter:
         return nothing(self.grid)
 
     @reentrant_x64
-    def prepare(self, query: Any) -> SymmetricLaw:
+    def prepare(self, query: Query) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
         Raises:
@@ -98,7 +99,7 @@ class NaturalApproximateDPFilter:
             ValueError: see `prepare`.
         """
         here = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
-        law = query if here else self.prepare(query)
+        law: PLD = query if here else self.prepare(query)
         law = law if isinstance(law, SymmetricLaw) else _for_both(law)
         return _update(law, state, self.parameters, self.grid)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import whole_curve
+from jaxacct.adversary.experiment import Query, whole_curve
 from jaxacct.adversary.lattice_laws import lattice_index
 from jaxacct.adversary.naturals import off_lattice
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -87,14 +86,14 @@ class NaturalFilterCost:
 
 
 def natural_filter_cost(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
     tolerance: float = TOLERANCE,
     grid: LossGrid | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> NaturalFilterCost:
     """The cost of the natural filter: the least curve that dominates every analyst whom it lets through (Theorem 6).
 

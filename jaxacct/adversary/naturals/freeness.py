@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import combinations, islice, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import excess
+from jaxacct.adversary.experiment import Query, excess
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE, cost_of
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -73,7 +73,7 @@ class Freeness(Certified):
 
 
 def totally_ordered_closure(
-    family: Sequence[Any],
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -178,8 +178,8 @@ def known_chain(compositions: Compositions) -> str | None:
 
 
 def is_free(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, experiments_of
+from jaxacct.adversary.experiment import Experiment, Query, excess, experiments_of
 from jaxacct.adversary.lattice_laws import lattice_index
 from jaxacct.adversary.naturals.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
 from jaxacct.losses.compare import enclose as families
@@ -39,7 +39,7 @@ class Budget:
     is concave on each of the composition's segments, so its vertices are. *Otherwise*: bounds on the lattice.
     """
 
-    def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:
+    def __init__(self, budget: Query, compositions: Compositions, tolerance: float) -> None:
         self.compositions, self.tolerance = compositions, tolerance
         relation = compositions.relation
         self.experiments = experiments_of(budget, relation)

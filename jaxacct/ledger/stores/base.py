@@ -35,7 +35,7 @@ _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE 
 class Sql(Protocol):
     """Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
 
-    def __call__(self, statement: str, **parameters: Any) -> list[Any]:
+    def __call__(self, statement: str, **parameters: int | str | None) -> list[Any]:
         """The rows."""
         ...
 

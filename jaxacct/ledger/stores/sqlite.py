@@ -70,7 +70,7 @@ class SqliteStore:
         self.timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._process = -1
-        self._found: tuple[Any, ...] = ()
+        self._found: tuple[tuple[int, int] | None, ...] = ()
         self._alone = threading.RLock()
 
     def __str__(self) -> str:
@@ -236,7 +236,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:
-        def sql(statement: str, **parameters: Any) -> list[Any]:
+        def sql(statement: str, **parameters: int | str | None) -> list[Any]:
             return connection.execute(statement, parameters).fetchall()
 
         if connection.in_transaction:

@@ -15,12 +15,14 @@ the query alone. Inside a program for an accelerator the same formulas are compi
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct.losses.engines.contour.bounds import Size
 from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
@@ -30,6 +32,7 @@ from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
 from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.losses.engines.run import (
+    Answer,
     Options,
     contour_run,
     discrete_run,
@@ -66,14 +69,14 @@ _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
-def grouped(pairs: list[Pair], counts: list[Any], xp: ModuleType) -> tuple[tuple[Any, ...], Any]:
+def grouped(pairs: list[Pair], counts: list[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
     Returns:
         ``(groups, counts)``: the stacked pairs, leaves of shape ``(batch, parts of the group)``, and how often each
         runs, shape ``(batch, K)``, in the order in which the groups hold the parts.
     """
-    groups: dict[Any, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for i, pair in enumerate(pairs):
         groups.setdefault(jax.tree.structure(pair), []).append(i)
     stacked = [jax.tree.map(lambda *x: xp.stack(x, 1), *(pairs[i] for i in members)) for members in groups.values()]
@@ -84,13 +87,13 @@ def grouped(pairs: list[Pair], counts: list[Any], xp: ModuleType) -> tuple[tuple
 def bounds(
     kind: str,
     pairs: list[Pair],
-    counts: list[Any],
-    goal: Any,
+    counts: list[Array],
+    goal: Array,
     most: float | None,
     xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for a flat batch.
 
     Args:
@@ -117,14 +120,16 @@ def on_contour(pairs: list[Pair]) -> bool:
     return all(isinstance(pair, GaussianPair) for pair in pairs)
 
 
-def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
+def _concrete(
+    kind: str, contour: bool, groups: tuple[Pair, ...], counts: Array, goal: Array, options: Options, sides: int
+):
     total = goal.size
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
     open_ = np.arange(total) if options.limit is None else np.flatnonzero(np.asarray(options.limit) < np.inf)
     spread = Spread(options.devices)
     done = 0
 
-    def asked(members: np.ndarray) -> tuple[Any, Any, Any]:
+    def asked(members: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray, np.ndarray]:
         return jax.tree.map(lambda x: x[members], (groups, counts, goal))
 
     def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -137,7 +142,12 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
             options.progress(done, total)
 
     def attempt(
-        run: Any, parts: int, each: float, query: Any, members: np.ndarray, width: float | None = None
+        run: functools.partial[Answer],
+        parts: int,
+        each: float,
+        query: tuple[object, ...],
+        members: np.ndarray,
+        width: float | None = None,
     ) -> np.ndarray:
         """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
         for some, low, high in in_chunks(run, parts * each, query, members, spread):
@@ -263,7 +273,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     return lower, upper
 
 
-def _tight(kind: str, lower: Any, upper: Any) -> Any:
+def _tight(kind: str, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
     if kind == "epsilon":
         return tight

@@ -16,7 +16,7 @@ terms and not proven: rare losses of a few steps have transforms that hardly dec
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def unknown(settings: int, parts: int) -> Slopes:
     return Slopes._make(np.full(shape, np.nan) for shape in (*2 * [(settings,)], *3 * [(settings, parts)]))
 
 
-def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
+def composition_slopes(pairs: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
     """Derivatives of delta(epsilon) of composed GaussianPairs, in NumPy; leaves and counts of shape ``(B, K)``."""
     found = unknown(*counts.shape)
     open_, leaves = np.arange(epsilon.size), (pairs.noise, pairs.rate, pairs.reverse, pairs.rest)
@@ -79,13 +79,13 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     return found
 
 
-def _contour_slopes(size: Size, pairs: Any, counts: Array, epsilon: Array) -> Slopes:
+def _contour_slopes(size: Size, pairs: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
     prepared = prepare("delta", size, pairs, counts, epsilon)
     return slopes_on(prepared, *integrand(size, prepared, counts), pairs, counts, epsilon)
 
 
 def slopes_on(
-    prepared: Prepared, terms: Integrand, found: Transform, pairs: Any, counts: Array, epsilon: Array
+    prepared: Prepared, terms: Integrand, found: Transform, pairs: GaussianPair, counts: Array, epsilon: Array
 ) -> Slopes:
     """The same on a contour that was put for epsilons nearby, from the terms of its `integrand`, and the transforms."""
     parts, spacing = prepared.parts, prepared.spacing
@@ -152,7 +152,7 @@ class _Sums:
         return xp.where(trusted(plain, cut_off), plain, found)
 
 
-def _log_ratio_slopes(prepared: Prepared, pairs: Any) -> tuple[Array, Array]:
+def _log_ratio_slopes(prepared: Prepared, pairs: GaussianPair) -> tuple[Array, Array]:
     """Derivatives of log R in the rate and in the noise, on the points of the quadrature, shape ``(B, K, S)``."""
     points = prepared.points
     xp = array_module(points.t)

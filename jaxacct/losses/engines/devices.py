@@ -9,8 +9,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxacct._numerics.arrays import Array
 
-def check_devices(devices: Any) -> None:
+
+def check_devices(devices: object) -> None:
     """JAX's devices, at least one, or None."""
     if devices is None:
         return
@@ -41,19 +43,19 @@ class Spread:
         """``members`` repeated up to ``size``, or the next multiple of the number of devices."""
         return np.resize(members, -(-size // self.shares) * self.shares)
 
-    def place(self, tree: Any) -> Any:
+    def place(self, tree: tuple[object, ...]) -> tuple[Any, ...]:
         """Arrays of the host on their devices; without any, as they are."""
         sharding = self._sharding
         if sharding is None:
             return tree
 
-        def put(x: Any) -> jax.Array:
+        def put(x: Array) -> jax.Array:
             x = np.asarray(x)
             return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
         return jax.tree.map(put, tree)
 
-    def gather(self, x: Any) -> np.ndarray:
+    def gather(self, x: Array) -> np.ndarray:
         """All of a result as an array of the host."""
         if isinstance(x, jax.Array) and not x.is_fully_addressable:
             from jax.experimental import multihost_utils

@@ -24,6 +24,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.engines.one_run import single_delta
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse
 
 _LOSSES = np.geomspace(1e-4, 1e7, 100)  # candidates t
@@ -35,7 +36,7 @@ _UNITS = 2.0**-50  # of an exponential and what is next to it
 
 
 @np.errstate(all="ignore")  # NaN is no bound
-def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bounds: tuple[Array, Array]):
+def capped(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array, bounds: tuple[Array, Array]):
     """``bounds``, ``(lower, upper)`` of shape ``(...)``, with the above worked in; NaN counts as knowing nothing.
 
     Groups have leaves of shape ``(..., parts of the group)``, and ``counts`` the shape ``(..., K)`` of all parts
@@ -90,7 +91,7 @@ def _any(probabilities: Array, counts: Array) -> Array:
     return -xp.expm1(logs.sum(-2))
 
 
-def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
+def _some_run_exceeds(groups: tuple[Pair, ...], counts: Array) -> tuple[Array, Array]:
     """P (rounded down) and Q (rounded up) of the event that some run's loss exceeds each candidate."""
     p, q = [], []
     for group in groups:
@@ -102,7 +103,7 @@ def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Ar
     return p * _SURE, xp.minimum(q / _SURE + _LEAST, 1.0)
 
 
-def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
+def _every_run_exceeds(groups: tuple[Pair, ...], counts: Array) -> tuple[Array, Array]:
     """P of the event that every loss exceeds (1 - s) of the largest, or of the likeliest, and what their sum exceeds.
 
     Both rounded down.

@@ -17,13 +17,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import LEAST, lists_outcomes
 
 _MOST = 2**14  # sums
@@ -65,13 +66,13 @@ class Sums(NamedTuple):
     hidden: float
 
 
-def enumerable(groups: tuple[Any, ...]) -> bool:
+def enumerable(groups: tuple[Pair, ...]) -> bool:
     """Whether all parts have outcomes that can be listed."""
     return all(lists_outcomes(group) for group in groups)
 
 
 def sum_bounds(
-    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray, report: Callable[[int], None]
+    kind: str, groups: tuple[Pair, ...], counts: np.ndarray, goal: np.ndarray, report: Callable[[int], None]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(answered, lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(batch,)``.
 
@@ -97,7 +98,7 @@ def sum_bounds(
     return answered, lower, upper
 
 
-def _parts(group: Any, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+def _parts(group: Pair, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
     """Each part's :class:`_Part`, for all members."""
     atoms = jax.tree.map(lambda x: x[members], group).atoms()
     losses, shape = atoms.losses, atoms.losses.shape

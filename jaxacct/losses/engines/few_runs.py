@@ -1,19 +1,16 @@
 """delta and epsilon of up to a thousand runs, composed law by law without a transform.
 
-A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
-line of frequencies serves that. But the laws of `discrete_laws.cells` have few points, wherever they are needed, so two
-of them are composed point by point, and what comes out is put on few points again, on the same side of the truth: from
-below points of a cell are merged (post-processing), from above each is split between the ends of its cell (convexity).
-The last composition is not written down: delta is the mean hockey stick of one half of the runs at epsilon minus the
-loss of the other half. All sums are of non-negative numbers, so deep tails keep their digits.
-
-NumPy only, one setting at a time.
+A rare sample of few runs has losses of very different sizes, which no uniform line of frequencies serves. But the laws
+of `discrete_laws.cells` have few points, wherever they are needed, so two of them are composed point by point, and what
+comes out is put on few points again, on the same side of the truth (`law_sums`). The last composition is not written
+down: delta is the mean hockey stick of one half of the runs at epsilon minus the loss of the other half (`two_laws`).
+All sums are of non-negative numbers, so deep tails keep their digits. NumPy only, one setting at a time.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +20,7 @@ from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_
 from jaxacct.losses.engines.law_sums import merged, split
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.losses.engines.two_laws import Half, delta_of_sum, epsilon_of_sum
-from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.base import Pair, Survey
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 MOST_RUNS = 1024
@@ -77,7 +74,7 @@ class _Aim(NamedTuple):
 
 
 def few_run_bounds(
-    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray | None = None
+    kind: str, groups: tuple[Pair, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
 
@@ -102,7 +99,7 @@ def few_run_bounds(
     return np.array(lower), np.array(upper)
 
 
-def _answer(kind: str, runs: list[tuple[Any, int]], goal: float, enough: float) -> tuple[float, float]:
+def _answer(kind: str, runs: list[tuple[Pair, int]], goal: float, enough: float) -> tuple[float, float]:
     total = sum(count for _, count in runs)
     if kind == "delta":
         alone = max(float(single_delta(_one(pair), np.array([goal]))[1][0]) for pair, _ in runs)
@@ -141,17 +138,17 @@ def _finite(value: float) -> float:
     return float(value) if np.isfinite(value) else 1.0
 
 
-def _square(survey: Any) -> float:
+def _square(survey: Survey) -> float:
     """The mean square of a loss, large ones apart."""
     return float((np.exp(survey.log_masses) * np.clip(survey.losses, -50.0, 50.0) ** 2).sum())
 
 
-def _one(pair: Pair) -> Any:
+def _one(pair: Pair) -> Pair:
     """A pair of scalars as a batch of one."""
     return jax.tree.map(lambda x: x[None], pair)
 
 
-def _halves(runs: list[tuple[Any, int]], aim: _Aim, size: int) -> tuple[Laws, Laws] | None:
+def _halves(runs: list[tuple[Pair, int]], aim: _Aim, size: int) -> tuple[Laws, Laws] | None:
     """Two laws whose composition is that of all runs, None where a number is none."""
     singles = [_single(pair, aim, size) for pair, _ in runs]
     if any(not (np.isfinite(law.masses).all() and np.isfinite(law.losses).all()) for one in singles for law in one):

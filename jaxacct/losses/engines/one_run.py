@@ -1,9 +1,8 @@
 """delta and epsilon of one run of a mechanism, from the tails of its loss.
 
 H(eps) = P(L > eps) - e^eps Q(L > eps). Tails are read at eps - eta, where the pair may be off by up to eta: they are
-those of A = {L > l} for some l in [eps - 2 eta, eps], atoms at eps and all that rounding may have put there included.
-For any event, P(A) - e^eps Q(A) <= H(eps); and what of A lies at most at eps takes at most (e^(2 eta) - 1) P(A), and
-at most e^eps Q(A), from it. Nor does H exceed (1 - e^(eps - l)) P(A) where no loss exceeds l (docs/proofs/one-run.md).
+those of an event {L > l} with l in [eps - 2 eta, eps], atoms at eps included, which takes little from H and adds
+nothing (docs/proofs/one-run.md).
 
 A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
 epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no
@@ -23,7 +22,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
-from jaxacct.mechanisms.pairs.base import loss_room
+from jaxacct.mechanisms.pairs.base import Pair, loss_room
 from jaxacct.mechanisms.pairs.gaussian_curve import log_inverse
 
 _TINY = 1e-290  # what underflow may hide
@@ -53,7 +52,7 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     return possible(lower, xp.where(epsilon >= largest, 0.0, upper), epsilon)
 
 
-def _from_tails(pair: Any, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
+def _from_tails(pair: Pair, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
     """Bounds at several epsilons of each setting, shape ``(..., n)``; ``largest`` and ``loss_error`` are the pair's."""
     cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
     eta = loss_room(loss_error, cut)
@@ -73,14 +72,14 @@ def _from_tails(pair: Any, epsilon: Array, largest: Array, loss_error: Array) ->
     return xp.where(epsilon > _LARGEST, 0.0, lower), upper
 
 
-def _possible_from_tails(pair: Any, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
+def _possible_from_tails(pair: Pair, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
     """The same, cut to what a delta can be."""
     lower, upper = _from_tails(pair, epsilon, largest, loss_error)
     xp = array_module(epsilon, upper)
     return possible(lower, xp.where(epsilon >= column(largest), 0.0, upper), epsilon)
 
 
-def single_value(pair: Any, epsilon: Array) -> Array:
+def single_value(pair: Pair, epsilon: Array) -> Array:
     """delta(epsilon) for one run without bounds, to be differentiated.
 
     The event {L > eps} maximises P - e^eps Q, so moving its edge changes nothing to first order.

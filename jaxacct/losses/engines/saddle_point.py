@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +17,7 @@ _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 
 
-def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Any) -> Array:
+def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array | float) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
@@ -66,7 +65,11 @@ def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, A
 
 
 def best_tilt(
-    bound_at: Callable[[Array], Any], low: Array, high: Array, number: int, ahead: Callable[..., Array] | None = None
+    bound_at: Callable[[Array], Sequence[Array]],
+    low: Array,
+    high: Array,
+    number: int,
+    ahead: Callable[..., Array] | None = None,
 ) -> tuple[Array, ...]:
     """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what ``bound_at`` says there.
 

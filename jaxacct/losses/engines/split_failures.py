@@ -27,7 +27,7 @@ _LEAST = 1e-300  # a smaller delta than this counts as none
 def bounds_with_failures(
     kind: str,
     pairs: list[Any],
-    counts: list[Any],
+    counts: list[np.ndarray],
     goal: np.ndarray,
     most: float | None,
     options: Options,

@@ -5,7 +5,7 @@ NumPy only. All sums are of non-negative numbers, so deep tails keep their digit
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from jaxacct.losses.engines.law_sums import either
 
 _BISECTIONS = 90
 _UNDERFLOW = 1e-300  # of all sums and products together
+
+Curve = Callable[[float], float]
 
 
 def delta_of_sum(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
@@ -29,7 +31,7 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     below, above = _sides(first, second)
 
-    def crossing(curve: Any, limit: float) -> tuple[float, float]:
+    def crossing(curve: Curve, limit: float) -> tuple[float, float]:
         """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
         low, high = 0.0, limit
         for _ in range(_BISECTIONS):
@@ -61,10 +63,10 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
     return min(lower, upper), upper
 
 
-def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
+def _sides(first: Laws, second: Laws) -> tuple[Curve, Curve]:
     """Certified curves from below and from above, functions of epsilon."""
 
-    def curve(one: Law, two: Law, sign: float) -> Any:
+    def curve(one: Law, two: Law, sign: float) -> Curve:
         half = Half(two)
         infinite = float(either(one, two))
         top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))

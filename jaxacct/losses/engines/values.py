@@ -9,7 +9,7 @@ width says how many digits are right: that is an estimate, and not proven.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period, totals
 from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import powers
+from jaxacct.mechanisms.pairs.base import Pair
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
 """Sizes, to be tried in turn."""
@@ -41,7 +42,7 @@ class Value(NamedTuple):
     slope: Array
 
 
-def placed(size: Size, groups: tuple[Any, ...], counts: Array, epsilon: Array) -> Place:
+def placed(size: Size, groups: tuple[Pair, ...], counts: Array, epsilon: Array) -> Place:
     """A contour for these compositions; arguments are those of `universal_bounds`."""
     plan = plan_of("delta", groups, counts, epsilon)
     plan = plan._replace(log_delta=plan.log_delta - _MORE)
@@ -49,7 +50,7 @@ def placed(size: Size, groups: tuple[Any, ...], counts: Array, epsilon: Array) -
     return Place(size, plan, period(plan, above)[2])
 
 
-def value(place: Place, groups: tuple[Any, ...], counts: Array) -> Value:
+def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
     """At ``place.plan.epsilon``."""
     plan, spacing, nodes = place.plan, place.spacing, place.size.nodes
     xp = array_module(spacing)

@@ -1,10 +1,8 @@
-"""A pair whose second law is multiplied by a number: what an outcome gains that one law has more of."""
+"""`RescaledPair`: a pair whose second law is multiplied by a number."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
@@ -44,10 +42,6 @@ class RescaledPair(Pair):
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; rounded up."""
         found = self.pair.max_loss() + self.offset + self.doubt
         return found + 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
-
-    def gaussian_mu(self) -> Array:
-        """None is known."""
-        return np.inf + 0.0 * (self.offset + self.pair.gaussian_mu())
 
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up."""

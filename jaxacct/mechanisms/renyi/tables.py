@@ -11,17 +11,13 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.renyi.closed import ROUNDING
-from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
-def table_divergence(pairs: list[Tabulated], order: ArrayLike) -> Array:
-    """log(sum p^a q^(1-a)) / (a - 1) of the largest of ``pairs``, from non-negative terms; inf if a loss may be."""
-    found = []
-    for pair in pairs:
-        shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
-        found.append(_of_table(flattened(pair, shape, xp), flattened(order, shape, xp)).reshape(shape))
-    return largest(found)
+def table_divergence(pair: Tabulated, order: ArrayLike) -> Array:
+    """log(sum p^a q^(1-a)) / (a - 1), from non-negative terms; inf if a loss may be."""
+    shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
+    return _of_table(*flattened((pair, order), shape, xp)).reshape(shape)
 
 
 @hosted

@@ -1,4 +1,4 @@
-"""The contour's sum and every error in it, term by term from what its docstring says; in NumPy."""
+"""The contour's sum and every error in it, term by term from what docs/proofs/contour.md says; in NumPy."""
 
 import numpy as np
 import pytest

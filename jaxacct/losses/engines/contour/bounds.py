@@ -4,34 +4,17 @@ With M(z) = prod_k E[exp(z L_k)]^T_k, any theta > 0 and D(eps) = delta(eps),
 
     integral of e^(theta x) D(x) e^(i w x) dx = M(theta + i w) / ((theta + i w) (theta + 1 + i w)).
 
-*Aliasing.* Poisson's summation formula turns the trapezoid sum of the inverse transform, with step h = 2 pi / c, into
+The trapezoid sum of the inverse transform is D and its aliases e^(theta k c) D(eps + k c), c = 2 pi / step. These,
+frequencies that are left out, errors of M and its powers, and what tapers leave out: docs/proofs/contour.md. Near 1,
+1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1, and no contour is needed.
 
-    sum over k of e^(theta k c) D(eps + k c),
-
-exactly. Every term is non-negative, so the full sum is an upper bound of D(eps); the terms k > 0 are bounded by
-D(x) <= M(t) e^(-t x) / (1 + t) with a t above theta, the terms k < 0 by the same with t below theta, or by D <= 1.
-
-*Truncation.* The terms with |w| >= W are at most prod_k (1 - decay_k(W))^T_k e^(-theta eps) M(theta) / (pi W).
-
-*Evaluation.* M(z) is known within the quadrature's certified error eta_k(w), and
-|a^T - b^T| <= (|b| + eta)^T - |b|^T for |a - b| <= eta.
-
-*Near 1.* 1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1: where almost every loss is far
-above eps no contour is needed.
-
-*Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.losses.engines.contour.taper`); delta exceeds it by at
-most the probability that the taper leaves out, a billionth of delta.
-
-The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing. All errors
-as one inequality, with the proof: docs/proofs/contour.md.
-
-Every array has a leading axis of settings, and parts of a composition are the next one. The formulas run in NumPy as
-well as under ``jit``, see :mod:`jaxacct._numerics.arrays`.
+The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing. Every array
+has a leading axis of settings, and parts of a composition are the next one; NumPy's or JAX's.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -48,6 +31,7 @@ from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_de
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 
@@ -78,7 +62,7 @@ class Prepared(NamedTuple):
 
 
 def contour_bounds(
-    kind: str, size: Size, pairs: Any, counts: Array, goal: Array, worst: Array | None = None
+    kind: str, size: Size, pairs: GaussianPair, counts: Array, goal: Array, worst: Array | None = None
 ) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
 
@@ -104,13 +88,15 @@ def contour_bounds(
     return _bounds_by(kind, size, chosen, pairs, counts, goal)
 
 
-def _bounds_by(kind: str, size: Size, chosen: Plan, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
+def _bounds_by(
+    kind: str, size: Size, chosen: Plan, pairs: GaussianPair, counts: Array, goal: Array
+) -> tuple[Array, Array]:
     prepared = prepare(kind, size, pairs, counts, goal, chosen)
     return bounds_on(kind, prepared, integrand(size, prepared, counts)[0], pairs, counts, goal)
 
 
 def bounds_on(
-    kind: str, prepared: Prepared, terms: Integrand, pairs: Any, counts: Array, goal: Array
+    kind: str, prepared: Prepared, terms: Integrand, pairs: GaussianPair, counts: Array, goal: Array
 ) -> tuple[Array, Array]:
     """Bounds from the terms of :func:`integrand`; see :func:`contour_bounds`."""
     lower, upper = _read(kind, prepared, terms, goal)
@@ -144,7 +130,9 @@ def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand,
     return _integrand(prepared, counts, found), found
 
 
-def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chosen: Plan | None = None) -> Prepared:
+def prepare(
+    kind: str, size: Size, pairs: GaussianPair, counts: Array, goal: Array, chosen: Plan | None = None
+) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
     chosen = chosen or plan(kind, pairs, counts, goal)
     theta, cut, xp = chosen.theta, chosen.cut, array_module(chosen.theta)

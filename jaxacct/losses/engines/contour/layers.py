@@ -1,13 +1,8 @@
 """Uniform laws under the density of a tilted loss, which bound the decay of its transform.
 
-|E exp(i w L)| under the tilted law is needed for every large w at once. A law that contains, as a
-mixture, uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 1 - sum_k m_k s(w l_k / 2) with
-s(x) <= 1 - |sin x / x| increasing. The uniform pieces are the layers under a step function below the loss's density
-("layer cake"): for a normal law they give 1 - 0.375 w^2 sigma^2, where the truth is 1 - 0.5 w^2 sigma^2.
-
-The proof, with every constant: docs/proofs/quadrature.md.
-
-Arrays have any leading axes; NumPy's or JAX's.
+A law that contains uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 1 - sum_k m_k s(w l_k / 2),
+with an increasing s(x) <= 1 - |sin x / x|. They are the layers under a step function below the loss's density. The
+proof, with every constant: docs/proofs/quadrature.md. Arrays have any leading axes; NumPy's or JAX's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import placed_cut
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last time
 _NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts
@@ -30,7 +31,7 @@ class Plan(NamedTuple):
     cut: Array
 
 
-def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
+def plan(kind: str, pairs: GaussianPair, counts: Array, goal: Array) -> Plan:
     """A tilt near the saddle point: an error there costs digits only in proportion to its square.
 
     It is that of the best bound on log delta or epsilon (:func:`~jaxacct.losses.engines.saddle_point.tilt_bound`),
@@ -49,7 +50,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         """Counts once neighbours are close, and where it is much worse."""
         return xp.where(spacing < _NEXT, value - (_JUMP if kind == "delta" else _JUMP / t), -np.inf)
 
-    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, ...]:
+    def searched(cut: Array, low: Array, high: Array) -> tuple[Array, ...]:
         def bound_at(t: Array) -> list[Array]:
             if xp is np:
                 return [tilt_bound(kind, t, total(rough_log_moment(pairs, t[..., None], cut)), goal)]

@@ -1,35 +1,20 @@
 """The tilted loss of a (Poisson-sampled) Gaussian as some hundred weighted points, with certified errors.
 
 With t the output in units of the noise, mu = 1 / s, u = mu t - mu^2 / 2 and R(t) = 1 - q + q e^u, the loss is
-log R (`remove`) or -log R (`add`), and E_P[exp(z L)] = A(b) = E_{t ~ N(0,1)}[R^b] with b = 1 + z or b = -z.
-For z = theta + i w, beta = Re b:
+log R (`remove`) or -log R (`add`), and E_P[exp(z L)] = A(b) = E_{t ~ N(0,1)}[g R^b] with b = 1 + z or b = -z, and
+for `remove` a taper g (:mod:`jaxacct.losses.engines.contour.taper`). For z = theta + i w, beta = Re b.
 
-*The taper* (:mod:`jaxacct.losses.engines.contour.taper`). For `remove`, a smooth weight 0 < g(t) <= 1 that falls off
-beyond ``cut`` stands beside the normal density: large and unlikely losses, which a tilt may turn into a second mode
-far out, are left out of the law, and their probability is charged instead.
-
-*The trapezoid rule* of step h over all multiples of h. R has no zero in the strip |Im t| < pi / mu. On Im t = y,
-with v = mu y < pi and the derivative p = q e^u / R of log R in u at Re t,
-
-    |R|^2 = R(Re t)^2 (1 - 4 p (1 - p) sin(v / 2)^2),    |arg R| <= p v where p <= 1/2, and <= v everywhere:
-
-the derivative of arg R in v is (r cos v + r^2) / (1 + 2 r cos v + r^2) with r = p / (1 - p), which for r <= 1 is
-largest at v = 0. So the integrand's modulus there is at most
-
-    exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2)
-
-times the real integrand, with k = 1, and more with a taper. Its integral is bounded cell by cell, and the rule errs
-by at most 2 / (exp(2 pi y / h) - 1) times that (Trefethen and Weideman 2014, Theorem 5.1), for every such y.
-
-*Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing and convex,
-log g is decreasing and below a concave function.
+The integral is a trapezoid rule of step h. On a strip |Im t| = y, with v = mu y < pi and p = q e^u / R at Re t, the
+integrand's modulus is at most exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2) times the
+real one, where |arg R| <= p v if p <= 1/2, and <= v everywhere. Its integral is bounded cell by cell, as is what lies
+outside the points. Every constant: docs/proofs/quadrature.md.
 
 Arrays have any leading axes, the same for a pair's leaves, theta and cut; NumPy's or JAX's.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -67,7 +52,7 @@ class Quadrature(NamedTuple):
     layer_lengths: Array
 
 
-def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
+def _largest(beta: Array, points: Points, cells: slice | np.ndarray = slice(None)) -> Array:
     ends = points.edge_psi[..., :-1], points.edge_psi[..., 1:], points.edge_base[..., :-1]
     return cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
 
@@ -175,7 +160,7 @@ def _strip(
 
 
 @shared
-def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Any, ...]:
+def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, ...]:
     """Weights and their total, the log of the integral, its relative error but for the strip's, and `_beyond`."""
     xp = array_module(beta)
     size = points.t.shape[-1]

@@ -1,27 +1,17 @@
 """A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
 
-Add to a run's output t a coin that says "keep" with probability g(t), the same under P and Q. That changes no hockey
-stick, since the loss is a function of t. Where every run of a composition says "keep" the loss is that of the
-measures g P and g Q; everything else has a probability of at most the sum of all E_P[1 - g], and contributes between
-0 and that. So with D the hockey stick of the composed measures g P and g Q,
+Each output t is kept with probability g(t), the same under P and Q. With D the hockey stick of the composed measures
+g P and g Q, D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k] (docs/proofs/contour.md, lemma 7).
 
-    D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k].
-
-g(t) = Phi((cut - t) / s), the normal distribution function. It is entire, and for real x and y
-
-    |g(x + i y)| <= exp(y^2 / (2 s^2)) g(x),
-
-because erfc(a + i b) is the integral of exp(-(x + i b)^2) over x > a, whose modulus is exp(b^2 - x^2). It falls off
-faster than any power of R can grow. Under N(m, 1), E[1 - g] = P(N(0, 1) > (cut - m) / (1 + s^2)^(1/2)).
+g(t) = Phi((cut - t) / s), the normal distribution function, is entire and falls off faster than any power of R grows;
+|g(x + i y)| <= exp(y^2 / (2 s^2)) g(x), and under N(m, 1), E[1 - g] = P(N(0, 1) > (cut - m) / (1 + s^2)^(1/2)).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc
+from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -37,7 +27,7 @@ CURVATURE = 1.0 + 1.0 / _SOFT**2
 """The log modulus of the normal density times the taper grows by half this, times y^2, off the real line."""
 
 
-def log_taper(t: Any, cut: Any) -> Any:
+def log_taper(t: Array, cut: Array) -> Array:
     """log g(t), within 12 units of itself and 14 (quadrature.md, lemma 5); ``cut`` broadcasts, inf means no taper."""
     xp = array_module(t)
     x = (cut - t) / _SOFT
@@ -52,17 +42,17 @@ def log_taper(t: Any, cut: Any) -> Any:
     return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + xp.log1p(series), near)
 
 
-def log_taper_above(t: Any, cut: Any) -> Any:
+def log_taper_above(t: Array, cut: Array) -> Array:
     """An upper bound of log g(t): Phi(x) <= exp(-x^2 / 2) for x < 0."""
     return -0.5 * array_module(t).minimum((cut - t) / _SOFT, 0.0) ** 2
 
 
-def log_taper_slope(t: Any, cut: Any) -> Any:
+def log_taper_slope(t: Array, cut: Array) -> Array:
     """The derivative of :func:`log_taper_above`, a concave function."""
     return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
 
 
-def steepened(t: Any, cut: Any) -> Any:
+def steepened(t: Array, cut: Array) -> Array:
     """Where -x + d/dx log g(x) is surely as low as -t: at t, or before it where the taper falls off.
 
     The derivative of log Phi at -y is at least y, so that of log g is at most (cut - x) / s^2, and at most 0.
@@ -71,27 +61,27 @@ def steepened(t: Any, cut: Any) -> Any:
     return array_module(t, cut).minimum(t, (t + cut * steep) / (1.0 + steep))
 
 
-def placed_cut(pair: GaussianPair, log_share: Any) -> Any:
+def placed_cut(pair: GaussianPair, log_share: Array) -> Array:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
     xp = array_module(log_share)
     cut = xp.maximum(spread_reach(log_share), 1.0 / pair.noise + spread_reach(log_share - xp.log(pair.rate)))
     return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
 
 
-def left_out(pair: GaussianPair, cut: Any) -> Any:
+def left_out(pair: GaussianPair, cut: Array) -> Array:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
     xp = array_module(cut)
     mass = pair.rest * tail_left_out(cut, 0.0) + pair.rate * tail_left_out(cut, 1.0 / pair.noise)
     return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
 
 
-def spread_reach(log_mass: Any) -> Any:
+def spread_reach(log_mass: Array) -> Array:
     """How far beyond the mean of a normal law a taper may leave out about exp(``log_mass``)."""
     xp = array_module(log_mass)
     return _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))
 
 
-def tail_left_out(cut: Any, mean: Any) -> Any:
+def tail_left_out(cut: Array, mean: Array) -> Array:
     """An upper bound of E[1 - g] under N(``mean``, 1)."""
     xp = array_module(cut, mean)
     x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD

@@ -5,8 +5,6 @@ Where one direction of a setting is known, the other one often needs no contour:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
@@ -15,6 +13,7 @@ from jaxacct.losses.engines.contour.points import placed
 from jaxacct.losses.engines.contour.quadrature import log_moments
 from jaxacct.losses.engines.contour.taper import left_out
 from jaxacct.losses.engines.saddle_point import tilt_bound
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 
 def digits_of(counts: Array) -> Array:
@@ -30,12 +29,14 @@ def composed(moments: Array, counts: Array) -> Array:
     return moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
 
 
-def composed_left_out(pairs: Any, counts: Array, cut: Array) -> Array:
+def composed_left_out(pairs: GaussianPair, counts: Array, cut: Array) -> Array:
     """How much larger delta may be than that of the tapered laws, shape ``(B,)``."""
     return inflated(array_module(cut).where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
 
 
-def tilted_upper(kind: str, size: int, pairs: Any, theta: Array, cut: Array, counts: Array, goal: Array) -> Array:
+def tilted_upper(
+    kind: str, size: int, pairs: GaussianPair, theta: Array, cut: Array, counts: Array, goal: Array
+) -> Array:
     """The upper bound of delta or epsilon by one tilt, on ``size`` points; NumPy's only.
 
     D(eps) <= M(t) e^(-t eps) max over y > 0 of (1 - e^-y) e^(-t y), which is what ``tilt_bound`` says.

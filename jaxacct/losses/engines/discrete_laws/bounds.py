@@ -12,7 +12,7 @@ Every array has a leading axis of settings, and parts of a composition are the n
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from jaxacct.losses.engines.lines.base import Line, Totals
 from jaxacct.losses.engines.lines.listed import ListedLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
@@ -48,12 +49,12 @@ class Size(NamedTuple):
     """Whether pairs are asked for their transforms; otherwise all are cut into cells."""
 
 
-def has_lines(groups: tuple[Any, ...]) -> bool:
+def has_lines(groups: tuple[Pair, ...]) -> bool:
     """Whether all pairs give their transforms, so that more frequencies make bounds as tight as one likes."""
     return all(line_of(group) is not None for group in groups)
 
 
-def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Array, goal: Array):
+def universal_bounds(kind: str, size: Size, groups: tuple[Pair, ...], counts: Array, goal: Array):
     """``(lower, upper)`` of delta or epsilon, by ``kind``, shape ``(B,)``.
 
     Args:
@@ -81,7 +82,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     return read_epsilon(lower, upper, largest, plan.epsilon, goal)
 
 
-def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[Parts, Parts]:
+def lines(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) -> tuple[Parts, Parts]:
     """The parts from below and from above; a pair that gives its transform is the same on both sides."""
     xp = array_module(counts)
     below, above = [], []

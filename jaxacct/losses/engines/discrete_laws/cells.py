@@ -1,16 +1,9 @@
 """Discrete laws above and below the privacy loss of one run, from the tails of its dominating pair.
 
-Cut the line of losses into cells (e_i, e_(i+1)], and let p_i and q_i be the P- and Q-probability of cell i.
-
-*Below*: which cell the loss lies in is a function of the output, so by post-processing the pair of these two discrete
-laws is dominated. It has P-mass p_i at the loss log(p_i / q_i). Less of P or more of Q lowers it further.
-
-*Above*: a loss in [a, b] of which only p and q are known is dominated by the two-point law on {a, b} with the same p
-and q (hockey sticks are convex in gamma, and a chord lies above a convex curve). The mass at b is
-(p - e^a q) / (1 - e^(a - b)). More of P, less of Q, or mass that moves to a larger loss raises it further. Losses
-below the first edge count as the first edge, losses above the last one as infinite.
-
-Both laws are good to the second order of the cells' widths. A pair that lists its outcomes needs no cells.
+Cut the line of losses into cells (e_i, e_(i+1)], and let p_i and q_i be the P- and Q-probability of cell i. From below,
+the cell has its P-mass at the loss log(p_i / q_i) (post-processing). From above, on a cell [a, b], a mass of
+(p - e^a q) / (1 - e^(a - b)) goes to b and the rest to a (convexity); losses below the first edge count as that edge,
+losses above the last one as infinite. Proofs: docs/proofs/cells.md. A pair that lists its outcomes needs no cells.
 
 *Samples.* Losses on a rare sample are tiny, and p - e^a q is lost in the rounding of p and q. But with p', q' of the
 sampled mechanism, and m its loss where that of the sample is a,
@@ -32,7 +25,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, running_greatest, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Tails, loss_room
+from jaxacct.mechanisms.pairs.base import Pair, Tails, loss_room
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
@@ -92,7 +85,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     return _laws_of_sample(pair, pair.sample(), edges) if hasattr(pair, "sample") else _laws_of_any(pair, edges)
 
 
-def _laws_of_any(pair: Any, edges: Array) -> Laws:
+def _laws_of_any(pair: Pair, edges: Array) -> Laws:
     xp = array_module(edges)
     cells = _cells(pair.tails(edges))
     left = edges[..., :-1]
@@ -119,7 +112,7 @@ def _laws_of_any(pair: Any, edges: Array) -> Laws:
     return Laws(below, _above(pair, edges, edges + eta, lengths, cells.p_most, excess, cells.p_under, cells.p_over))
 
 
-def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
+def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     """See the module's docstring: ``cells`` has p' and q', and ``at`` is m at the edges."""
     inner, rate, rest, add = sample.inner, column(sample.rate), column(sample.rest), column(sample.reverse) > 0.5
     xp = array_module(edges, rate)
@@ -168,7 +161,7 @@ def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
 
 
 def _above(
-    pair: Any, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
+    pair: Pair, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
 ) -> Law:
     """The law from above, on ``losses``, from the cells' P-masses and from p - e^a q, both rounded up."""
     xp = array_module(edges)

@@ -1,18 +1,10 @@
 """Band-limited functions above and below the payoff of a hockey stick.
 
-With x = L - epsilon, e^(theta epsilon) times a hockey stick is E[e^(theta L) f(x)] for the payoff
-
-    f(x) = e^(-theta x) - e^(-(theta + 1) x) for x > 0,        0 elsewhere.
-
-Let d = 2 pi / W and p(v) = v / (1 - e^-v). Of all functions whose Fourier transform vanishes outside [-W, W], those
-that agree with f and its slope at d (n + a), n = 0, 1, ..., and vanish to second order at n < 0, are
-
-    m <= f with a = 0 and the slope at 0 lowered to d - (p(d (theta + 1)) - p(d theta)) a step,
-    M >= f with a = log(p(d (theta + 1)) / p(d theta)) / d.
-
-Their means under the tilted law are finite sums over the frequencies below W, and enclose that of f: an inversion with
-them needs no decay of the transform and cuts nothing off. The integral of M - m is about d^2 / 8, and no pair with
-these frequencies does better. Proof: docs/proofs/transforms.md.
+With x = L - epsilon, e^(theta epsilon) times a hockey stick is the mean of e^(theta L) f(x) for the payoff
+f(x) = e^(-theta x) - e^(-(theta + 1) x) at x > 0, and 0 elsewhere. There are functions m <= f <= M whose Fourier
+transforms vanish outside [-W, W]. Their means under the tilted law are finite sums over the frequencies below W and
+enclose that of f: an inversion with them needs no decay of the transform and cuts nothing off. The integral of M - m is
+about (2 pi / W)^2 / 8. Formulas and proof: docs/proofs/transforms.md, section 1.
 """
 
 from __future__ import annotations

@@ -9,26 +9,27 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
+from jaxacct.mechanisms.pairs.base import Pair
 
 _COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
 _LEFT_OUT = 21.0  # e-foldings between delta and what is called infinite
 _WHOLE = 34.0  # e-foldings between M(theta) and what lies below the first edge
 
 
-class Plan(NamedTuple):
-    """Where to put the contour, shape ``(B,)``.
+Surveys = list[tuple[Array, Array, Array]]  # of every group the sorted losses, log masses, and those that were cut off
 
-    ``surveys`` has of every group the sorted losses, their log masses, and those that were cut off.
-    """
+
+class Plan(NamedTuple):
+    """Where to put the contour, shape ``(B,)``."""
 
     theta: Array
     epsilon: Array
     log_delta: Array
     deviation: Array
-    surveys: list[tuple[Array, Array, Array]]
+    surveys: Surveys
 
 
-def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> Plan:
+def plan_of(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> Plan:
     """A tilt near the saddle point, and what lies so far out that it may as well be infinite."""
     xp = array_module(goal)
     whole = []
@@ -42,7 +43,7 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses)))
     log_steps = xp.log(counts.sum(-1))
 
-    def cut(log_delta: Array) -> list[tuple[Array, Array, Array]]:
+    def cut(log_delta: Array) -> Surveys:
         """The surveys without losses that are rarer than a billionth of delta, all steps together."""
         share = xp.exp(xp.maximum(log_delta - _LEFT_OUT - log_steps, -700.0))[:, None, None]
         kept = []
@@ -53,7 +54,7 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
             kept.append((losses, xp.where(common, log_masses, -np.inf), cut_off))
         return kept
 
-    def cumulants(t: Array, surveys: Any) -> tuple[Array, Array, Array]:
+    def cumulants(t: Array, surveys: Surveys) -> tuple[Array, Array, Array]:
         """Of the composition at tilts of shape ``(N, B)``."""
         found = [0.0, 0.0, 0.0]
         first = 0
@@ -69,10 +70,10 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
                 found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
         return tuple(found)  # pyright: ignore[reportReturnType]
 
-    def searched(surveys: Any, low: Any, high: Any, number: int) -> tuple[Array, Array, Array]:
+    def searched(surveys: Surveys, low: Array, high: Array, number: int) -> tuple[Array, Array, Array]:
         return best_tilt(lambda t: [tilt_bound(kind, t, cumulants(t, surveys)[0], goal)], low, high, number)
 
-    def anywhere(surveys: Any) -> tuple[Array, Array]:
+    def anywhere(surveys: Surveys) -> tuple[Array, Array]:
         near, spacing, _ = searched(surveys, *between, _COARSE)
         near, _, value = searched(surveys, near - spacing, near + spacing, _FINE)
         return near, value
@@ -107,7 +108,7 @@ def _starts(surveys: Any) -> list[int]:
     return [int(start) for start in starts[:-1]]
 
 
-def edges_of(group: Any, survey: tuple[Array, Array, Array], plan: Plan, counts: Array, size: int) -> Array:
+def edges_of(group: Pair, survey: tuple[Array, Array, Array], plan: Plan, counts: Array, size: int) -> Array:
     """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
     losses, log_masses, cut = survey
     xp = array_module(losses)

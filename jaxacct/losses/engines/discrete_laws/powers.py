@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,12 +99,12 @@ def _transform(each: Quadrature | Closed, spacing: Array, nodes: int) -> Transfo
     return found._replace(error=found.error + each.error)
 
 
-def _that_matter(found: Any, etas: Any, every: Any) -> tuple[np.ndarray, float]:
+def _that_matter(found: list[Transform], etas: list[Array], every: list[Array]) -> tuple[np.ndarray, float]:
     """Which frequencies have a power that is not negligible, and a bound on all others; all of them in a program."""
     nodes = found[0].real.shape[-1]
     if array_module(found[0].real) is not np:
         return np.arange(nodes), 0.0
-    log_bound: Any = 0.0
+    log_bound: Array = 0.0
     for other, eta, counts in zip(found, etas, every, strict=True):
         modulus = np.sqrt((1.0 + other.real) ** 2 + other.imag**2) + eta
         log_bound = log_bound + times(counts[..., None], np.log(modulus)).sum(1)

@@ -3,12 +3,8 @@
 With t the output in units of the noise, k_i a sensitivity in these units and v_i its probability,
 R(t) = sum_i v_i exp(k_i t - k_i^2 / 2), and b = 1 + z (`remove`) or b = -z (`add`), E_P[exp(z L)] is the mean of R^b
 under N(0, 1): as in :mod:`jaxacct.losses.engines.contour.quadrature`, which has two sensitivities, one of them 0. The
-taper, the trapezoid rule and what lies outside its points are as there. On Im t = y, with k the largest k_i,
-k y < pi/2, and s(t) = d log R / dt, which increases,
-
-    R(t) cos(k y / 2) <= |R(t + i y)| <= R(t),        |arg R(t + i y)| <= min(k, s(t) / cos(k y)) y:
-
-R(t + i y) / R(t) is a mean of numbers exp(i k_i y), whose phases lie in [0, k y] and average s(t) y.
+taper, the trapezoid rule and what lies outside its points are as there; the integrand on the strip:
+docs/proofs/transforms.md, section 5.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from jaxacct.losses.engines.lines.mixture import MixtureLine
 from jaxacct.losses.engines.lines.rescaled import RescaledLine
 from jaxacct.losses.engines.lines.revealed import RevealedLine
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -26,8 +27,10 @@ from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
+Maker = Callable[[Array, Array, int], Line]
 
-def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
+
+def line_of(pair: Pair) -> Maker | None:
     """How ``pair`` makes a :class:`Line` of theta, the log probability that may be left out, and a number of points.
 
     None where its transform is not known.
@@ -51,12 +54,12 @@ def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
     return functools.partial(MixtureLine.of, pair) if isinstance(pair, MixturePair) else None
 
 
-def _of_two(pair: Any, makers: Any, theta: Array, log_share: Array, points: int) -> Line:
+def _of_two(pair: RevealedPair, makers: list[Maker | None], theta: Array, log_share: Array, points: int) -> Line:
     first, second = (None if make is None else make(theta, log_share, points) for make in makers)
     return RevealedLine(first, second, pair.weight, pair.rest, pair.doubt)
 
 
-def _of_rescaled(pair: Any, maker: Any, theta: Array, log_share: Array, points: int) -> Line:
+def _of_rescaled(pair: RescaledPair, maker: Maker, theta: Array, log_share: Array, points: int) -> Line:
     return RescaledLine(maker(theta, log_share, points), pair.offset, pair.doubt, theta)
 
 
@@ -69,7 +72,7 @@ def _of_window(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
     return ListedLine.of_outcomes(window.atoms, window.rest_p, theta)
 
 
-def has_derivatives(pairs: list[Any]) -> bool:
+def has_derivatives(pairs: list[Pair]) -> bool:
     """Whether compositions of pairs of these kinds have transforms that may be differentiated in parameters.
 
     Of listed outcomes alone, curves have kinks at every sum of losses.

@@ -2,21 +2,13 @@
 
 With m the loss of the mechanism itself, R(m) = 1 - q + q e^m, and b = 1 + z (`remove`) or b = -z (`add`, after a
 reflection), E_P[exp(z L)] is the mean of R(m)^b under Q: half of it lies at m = -eps, exp(-eps) / 2 at m = eps, and
-between them it has the density exp(-(eps + m) / 2) / 4.
-
-The smooth piece is a composite Gauss-Legendre rule. On the ellipse of radius r around a panel of centre c and half
-length h, at X + i Y with |X - c| <= a h and |Y| <= b h < pi,
-
-    |R|^b <= R(X)^b for b >= 0, and at most (R(X) cos(Y / 2))^b for b < 0;    |arg R| <= p(X) |Y| where
-    p(X) = q e^X / R(X) <= 1/2, and |arg R| <= |Y| everywhere.
-
--X / 2 + b log R(X) is convex in X for b >= 0 and decreasing for b < 0: it is largest at an end. So the modulus has a
-bound on each ellipse, and with it the rule has one on its error (`gauss_legendre.log_rule_error`).
+between them it has the density exp(-(eps + m) / 2) / 4. That piece is a composite Gauss-Legendre rule, whose error is
+bounded by the modulus of the integrand on ellipses around the panels (docs/proofs/transforms.md, section 4).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +18,7 @@ from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
+from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
 _NODES = 64  # of a panel
@@ -57,7 +50,7 @@ class SampledLaplaceLine(NamedTuple):
     panels: int
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
+    def of(cls, pair: SampledPair, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
         """Of a sampled LaplacePair, on about so many points."""
         inner = pair.inner
         most = pair.max_loss() + 2.0 * pair.loss_error()
@@ -122,7 +115,7 @@ class SampledLaplaceLine(NamedTuple):
         error = self._rule_errors(exponent, panels, xp.zeros_like(exponent)[..., None])[..., 0]
         return xp.logaddexp(value, error) + 8.0 * UNIT * (2.0 + xp.abs(value))
 
-    def _panels(self, frequency: Any) -> int:
+    def _panels(self, frequency: Array | float) -> int:
         """Enough panels for all settings, up to ``frequency``, in NumPy; otherwise as many as were asked for."""
         if array_module(self.epsilon, frequency) is not np:
             return self.panels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.rays.contour import Contour, Saddle, contour, rough, saddle
 from jaxacct.losses.engines.rays.ray import Run, ray, run_of
 from jaxacct.losses.engines.rays.threshold import Dropped, Threshold, dropped, undecided
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 MOST_RUNS = 96  # NumPy forms powers below 100 by products
@@ -29,7 +30,7 @@ _NEAR = 0.15  # how far, relative, a contour serves
 _NUDGES = (2.0, 100.0)  # how far from the root bounds are tried, in units of their own distance from it
 
 
-def suits(groups: tuple[Any, ...], counts: Array) -> Array:
+def suits(groups: tuple[Pair, ...], counts: Array) -> Array:
     """Which compositions are few runs of one rarely sampled Gaussian."""
     (pair,) = groups
     if not isinstance(pair, GaussianPair) or counts.shape[1] != 1:
@@ -40,7 +41,7 @@ def suits(groups: tuple[Any, ...], counts: Array) -> Array:
 
 
 def ray_bounds(
-    kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, enough: Array | None = None
+    kind: str, groups: tuple[GaussianPair, ...], counts: Array, goal: Array, enough: Array | None = None
 ) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch that `suits`, each of shape ``(B,)``.
 

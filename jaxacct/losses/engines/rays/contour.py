@@ -1,15 +1,10 @@
 """The mean hockey stick of the losses that stay below their thresholds, by an integral over a hyperbola.
 
-With S the sum of W over the runs and M(z) = E_Q[g(W) e^(z W)], for any contour that passes 1 on the right (`remove`) or
-0 on the left (`add`),
-
-    E_Q[prod g (e^(S - B) - 1)^+]  or  E_Q[prod g (1 - e^(S - B))^+]
-        =  1 / (2 pi i) integral of e^(-z B) M(z)^T / (z (z - 1)).
-
-On the hyperbola z = c + lambda (sin(alpha + i xi) - sin(alpha)) the integrand falls off as fast as e^(-B Re z), and
-M(z) is an integral over a ray W = rho e^(i beta) on which e^(z W) does not grow. Both are trapezoid sums, and each errs
-by at most 2 / (e^(2 pi a / h) - 1) times an integral over the edges of a strip, which is bounded cell by cell. The
-proof, with every constant: docs/proofs/rays.md. NumPy only, one composition at a time.
+With S the sum of W over the runs and M(z) = E_Q[g(W) e^(z W)], E_Q[prod g (e^(S - B) - 1)^+] (`remove`) or
+E_Q[prod g (1 - e^(S - B))^+] (`add`) is 1 / (2 pi i) times the integral of e^(-z B) M(z)^T / (z (z - 1)) over a contour
+that passes 1 on the right or 0 on the left. On the hyperbola z = c + lambda (sin(alpha + i xi) - sin(alpha)) it falls
+off as fast as e^(-B Re z), and M(z) is an integral over a ray W = rho e^(i beta). Both are trapezoid sums, with errors
+bounded over strips: docs/proofs/rays.md. NumPy only, one composition at a time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def _outside(run: Run, threshold: Threshold, at: Ray, up: Array) -> tuple[Array,
     return start, np.where(slope <= -1.0, np.exp(np.minimum(log, 700.0)), np.inf)
 
 
-def _far(run: Run, threshold: Threshold, beta: float, size: Any, up: Any) -> tuple[Any, Any]:
+def _far(run: Run, threshold: Threshold, beta: float, size: Array, up: Array) -> tuple[Array, Array]:
     """Log of a bound of the integrand beyond rho = ``size``, and its slope in v there."""
     n, x = threshold.n, threshold.scale * size
     falls = threshold.scale * math.cos(beta) - up
