@@ -59,7 +59,7 @@ class _Gaussian(AtOneOrder):
         order: above 1, concrete.
     """
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
     order: float = dataclasses.field(metadata={"static": True})
 
@@ -90,7 +90,7 @@ class PrecisionWeighted(_Reduction, _Gaussian):
 class LaplaceReduction(_Reduction):
     """Laplace noise reduction; see `laplace_reduction` (``sensitivity`` is in l1)."""
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
 
     definition: ClassVar[Definition] = PureExPost()
@@ -126,7 +126,7 @@ class Doubling(_Gaussian):
 
 
 @reentrant_x64
-def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
+def _fresh(key: Array, value: object, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> object:
     row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
     sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
     sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)

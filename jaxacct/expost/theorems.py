@@ -116,7 +116,7 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
     return Result(result.output, in_caller_dtype(epsilon, up=True), to)
 
 
-def ex_ante(definition: Definition, cap: ArrayLike) -> Any:
+def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | ApproximateDP:
     """The ordinary guarantee of a mechanism that can never return an epsilon above ``cap``, on any data set.
 
     Rényi (Section 4): (order, cap)-Rényi. Pure: cap-DP. Approximate and probabilistic: (cap, delta)-DP. Each follows

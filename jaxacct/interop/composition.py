@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
@@ -93,20 +92,24 @@ class Reading:
         own = (self.xi + self.rho * np.asarray(ORDERS)) * _UP
         return (own + self.divergences) * _UP if np.any(self.divergences) else own
 
-    def all_parts(self) -> list[tuple[Any, int]]:
+    def all_parts(self) -> list[tuple[Mechanism, int]]:
         """(mechanism, count) of the parts, and of what the curve comes to."""
         found = [(part.mechanism, part.count) for part in self.parts.values()]
         return [*found, (self._curve(), 1)] if self.is_curve else found
 
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """All of it as one mechanism."""
         if not self.private:
             return ApproximateDP(0.0, 1.0)
         with np.errstate(over="ignore"):
             parts = self.all_parts()
-        return composed(parts) if parts else PureDP(0.0)
+        if not parts:
+            return PureDP(0.0)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return parts[0][0]
+        return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
 
-    def _curve(self) -> Any:
+    def _curve(self) -> Mechanism:
         """The largest privacy curve that the divergences allow.
 
         (xi, rho)-zCDP is a Rényi divergence of at most xi + rho order at every order (Bun, Steinke 2016, Definition
@@ -133,13 +136,6 @@ class Reading:
             deltas = np.asarray(delta_from_renyi(curve, orders, finite)).min(0)
         known = epsilons <= _LARGEST
         return FromProfile(epsilons[known], deltas[known]) if known.any() else ApproximateDP(0.0, 1.0)
-
-
-def composed(parts: list[tuple[Any, int]]) -> Any:
-    """One mechanism of at least one part."""
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
-    return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
 
 
 def _sum(first: Array, second: Array) -> Array:

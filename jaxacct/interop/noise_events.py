@@ -8,16 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
 from jaxacct.interop.composition import Part, Reading
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
+_OnSum = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
 _UP = 1.0 + 2.0**-50
 
 
-def leaf(event: Any, mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
+def leaf(event: dp_event.DpEvent, mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
     directions(mechanism, relation)
     return Reading({repr(event): Part(mechanism, 1, is_sum)})
@@ -37,7 +39,7 @@ def inside(relation: str, inner: str) -> str:
     return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
-def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str) -> Reading:
+def on_sum(kind: Callable[[float, float], Mechanism], event: _OnSum, relation: str) -> Reading:
     """Independent noise on every coordinate of a sum; without noise it is no private release.
 
     For Laplace noise the worst case is one coordinate (see `Laplace`).
@@ -48,7 +50,7 @@ def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str)
     return leaf(event, kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
 
 
-def discrete_laplace(event: Any, relation: str) -> Reading:
+def discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: str) -> Reading:
     """Pr[x] ~ exp(-a |x|) on whole coordinates.
 
     Changing coordinates one after the other is a chain, whose trade-off function is at least that of the shifts added
@@ -67,7 +69,7 @@ def discrete_laplace(event: Any, relation: str) -> Reading:
     )
 
 
-def response(event: Any, relation: str) -> Reading:
+def response(event: dp_event.RandomizedResponseDpEvent, relation: str) -> Reading:
     """The true one of k buckets with probability 1 - p + p / k, any other with p / k.
 
     Replaced by the special record, the answer is uniform (dp_accounting's definition): two outcomes, the true bucket
@@ -93,7 +95,7 @@ def response(event: Any, relation: str) -> Reading:
     return leaf(event, mechanisms.FromTables(own, others), relation)
 
 
-def mixture(event: Any, relation: str) -> Reading:
+def mixture(event: dp_event.MixtureOfGaussiansDpEvent, relation: str) -> Reading:
     """N(0, s^2) on one data set, a mixture of N(c_i, s^2) on the other."""
     deviation = float(event.standard_deviation)
     sensitivities, weights = ([float(x) for x in each] for each in (event.sensitivities, event.sampling_probs))
@@ -105,7 +107,7 @@ def mixture(event: Any, relation: str) -> Reading:
     return leaf(event, mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
-def zcdp(event: Any, relation: str) -> Reading:
+def zcdp(event: dp_event.ZCDpEvent, relation: str) -> Reading:
     """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
     _validate.nonnegative(rho=event.rho, xi=event.xi)
     if event.rho == 0 and event.xi > 0:
@@ -113,7 +115,7 @@ def zcdp(event: Any, relation: str) -> Reading:
     return Reading(rho=float(event.rho), xi=float(event.xi))
 
 
-def tree(event: Any, relation: str) -> Reading:
+def tree(event: dp_event.SingleEpochTreeAggregationDpEvent, relation: str) -> Reading:
     """A record is in one leaf of one tree, so in at most as many nodes as the tree of most steps has levels.
 
     A tree of n steps has floor(log2 n) + 1 levels. The nodes together are one Gaussian mechanism of L2 sensitivity
@@ -121,8 +123,7 @@ def tree(event: Any, relation: str) -> Reading:
     their Definition 1.1 of neighbours).
     """
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
-    counts = [event.step_counts] if np.ndim(event.step_counts) == 0 else list(event.step_counts)
-    counts = [operator.index(count) for count in counts]
+    counts = [operator.index(count) for count in np.atleast_1d(np.asarray(event.step_counts, object))]
     if not counts or min(counts) < 0 or max(counts) == 0:
         raise ValueError(f"step_counts must be whole numbers >= 0, not all 0, got {event.step_counts}")
     if relation != "replace_special":

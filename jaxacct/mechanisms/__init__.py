@@ -5,8 +5,7 @@ from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.concentrated import RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
 from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
-from jaxacct.mechanisms.gaussian import Gaussian
-from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.gaussian import GDP, Gaussian
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
