@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +76,7 @@ class Odometer(AroundFilter):
         levels: how many filters the discretised family has, static; 0 for none.
     """
 
-    filter: Any
+    filter: PureDPFilter | ZCDPFilter | RenyiFilter | GDPFilter
     orders: tuple[float, ...] = dataclasses.field(metadata={"static": True})
     levels: int = dataclasses.field(metadata={"static": True})
 
@@ -162,7 +161,12 @@ def _of_levels(counter: Odometer, state: SpentState, delta: Array) -> Array:
     return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)
 
 
-def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] | None = None) -> Odometer:
+def odometer(
+    filter: PureDPFilter | ZCDPFilter | RenyiFilter | GDPFilter,
+    *,
+    levels: int | None = None,
+    orders: Sequence[float] | None = None,
+) -> Odometer:
     """An odometer for the queries of ``filter``, whose budget is the largest amount that it counts to.
 
     What it reads and by which theorem, by the kind of ``filter`` (P, Q: outputs on either of two neighbours):

@@ -26,7 +26,7 @@ from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-from jaxacct.mechanisms.renyi.tables import table_divergence
+from jaxacct.mechanisms.renyi.tails import table_divergence
 
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 

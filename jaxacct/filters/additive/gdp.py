@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 from jax import Array
 from jax.typing import ArrayLike
@@ -43,7 +41,7 @@ class GDPFilter(AdditiveFilter):
     """
 
     squares = True
-    pieces: Any
+    pieces: Array
 
     mu = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -54,7 +52,7 @@ class GDPFilter(AdditiveFilter):
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
         return GDPGuarantee(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
 
-    def _cost(self, query: Any) -> Array:
+    def _cost(self, query: object) -> Array:
         with jax.enable_x64(True):
             return gaussian_cost(gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query))
 

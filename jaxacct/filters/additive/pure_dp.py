@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
@@ -34,7 +33,7 @@ class PureDPFilter(AdditiveFilter):
         pieces: the budget in exact float32 pieces.
     """
 
-    pieces: Any
+    pieces: Array
 
     epsilon = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -45,7 +44,7 @@ class PureDPFilter(AdditiveFilter):
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
         return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         return pure_cost(query)
 
 

@@ -49,7 +49,7 @@ class RenyiFilter(AdditiveFilter):
         order: the order, static.
     """
 
-    pieces: Any
+    pieces: Array
     order: float = dataclasses.field(metadata={"static": True})
 
     rho = amounts.exact("pieces")
@@ -62,7 +62,7 @@ class RenyiFilter(AdditiveFilter):
         rho = amounts.admissible(self.pieces)
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         if isinstance(query, PLD):
             return renyi_of_law(query, np.array(self.order))
         return query if is_scalar_query(query) else renyi_cost(query, self.order)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -49,7 +50,7 @@ class ZCDPFilter(AdditiveFilter):
         pieces: the budget in exact float32 pieces.
     """
 
-    pieces: Any
+    pieces: Array
 
     rho = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -60,15 +61,15 @@ class ZCDPFilter(AdditiveFilter):
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
         return ZCDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         return concentrated_cost(query)
 
 
 class ApproximateZCDPState(NamedTuple):
     """What a scan carries: one account for rho, one for delta."""
 
-    rho: Any
-    delta: Any
+    rho: Array | SpentState
+    delta: Array | SpentState
 
 
 @printed_as("approximate_zcdp", "rho", "delta")
@@ -86,8 +87,8 @@ class ApproximateZCDPFilter(AdditiveFilter):
         delta_pieces: the budget delta likewise, of the same shape.
     """
 
-    rho_pieces: Any
-    delta_pieces: Any
+    rho_pieces: Array
+    delta_pieces: Array
 
     rho = amounts.exact("rho_pieces")
     """The budget of rho, as it was given (float64)."""
@@ -107,7 +108,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
         """Both budgets."""
         return ApproximateZCDPState(self.rho_pieces, self.delta_pieces)
 
-    def _cost(self, query: Any) -> ApproximateZCDPState:
+    def _cost(self, query: object) -> ApproximateZCDPState:
         return ApproximateZCDPState(*approximate_cost(query))
 
 

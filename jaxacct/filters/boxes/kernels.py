@@ -24,31 +24,19 @@ ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` time
 
 
 class Ratios(NamedTuple):
-    """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q.
+    """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q."""
 
-    Attributes:
-        gains: the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits.
-        masses: at least 0, likewise.
-        infinite: probability under P where Q has none.
-    """
-
-    gains: np.ndarray
-    masses: np.ndarray
-    infinite: float
+    gains: np.ndarray  # the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits
+    masses: np.ndarray  # at least 0, likewise
+    infinite: float  # probability under P where Q has none
 
 
 class Kernel(NamedTuple):
-    """D^_L at lattice offsets, rounded up.
+    """D^_L at lattice offsets, rounded up."""
 
-    Attributes:
-        values: shape ``(2 n - 1,)``, offsets ``-(n - 1) .. n - 1``.
-        single: E^ of the query with G, likewise: what the ends of the lattice are bounded by.
-        lost: bound on what ``values`` leave out, for each unit of P-mass and over exp(-l / 2).
-    """
-
-    values: np.ndarray
-    single: np.ndarray
-    lost: float
+    values: np.ndarray  # shape ``(2 n - 1,)``, offsets ``-(n - 1) .. n - 1``
+    single: np.ndarray  # E^ of the query with G, likewise: what the ends of the lattice are bounded by
+    lost: float  # bound on what ``values`` leave out, for each unit of P-mass and over exp(-l / 2)
 
 
 def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:

@@ -15,7 +15,12 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp, sampled_parameters
+from jaxacct.filters.additive.approximate_gdp import (
+    ApproximateGDPFilter,
+    Parameters,
+    approximate_gdp,
+    sampled_parameters,
+)
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
@@ -67,7 +72,7 @@ class IndividualApproximateGDPFilter(PerExampleFilter):
         found = for_each_example(self.common.guarantee)
         return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
 
-    def _asked(self, query: Any) -> Any:
+    def _asked(self, query: object) -> Parameters:
         check_query(query, self.examples)
         return sampled_parameters(query, self.common.regime)
 
@@ -118,7 +123,7 @@ def _units_spent(words: Array) -> Array:
     return jnp.where(words & _WHOLE != 0, _WHOLE, words & _BELOW)
 
 
-def _is_one(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array, Array]:
+def _is_one(parameters: Parameters, regime: str) -> tuple[Array, Array, Array, Array]:
     """Clip norm, sigma and rate in float64, and whether they make a step of this regime."""
     clip, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
     good = (clip >= _LEAST) & (clip < jnp.inf) & (sigma >= _LEAST) & (sigma <= 1 / _LEAST)

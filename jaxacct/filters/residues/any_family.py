@@ -125,13 +125,12 @@ class ResidueFilter:
         return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
 
     @reentrant_x64
-    def prepare(self, query: Any) -> PLD:
+    def prepare(self, query: object) -> PLD:
         """The query's upper law on this filter's grid."""
-        one = first_side(self.relation)
-        return on_grid(query, self.grid, one, symmetric=False)
+        return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     @reentrant_x64
-    def update(self, query: Any, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
+    def update(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 
         Args:
@@ -141,8 +140,9 @@ class ResidueFilter:
         Raises:
             ValueError: a curve that is a bound from below, or spacings that do not agree.
         """
-        ready = isinstance(query, PLD) and query.grid.spacing == self.grid.spacing
-        law = query if ready else self.prepare(query)
+        law = query
+        if not (isinstance(law, PLD) and law.grid.spacing == self.grid.spacing):
+            law = self.prepare(query)
         # What is checked is what is stored: the next parameter after rounding.
         left = self.change(state.parameter, law)
         _validate.real_arrays(update=left)
@@ -202,9 +202,8 @@ def residue(
         ValueError: values out of range, or a family that gives no `PLD` of the grid's spacing.
     """
     _validate.function(family=family, update=update)
-    _validate.scalar(rounds=rounds, tolerance=tolerance)
-    _validate.count(rounds=rounds)
-    _validate.positive(tolerance=tolerance)
+    _validate.whole(rounds=rounds)
+    _validate.scalar(_validate.positive, tolerance=tolerance)
     _validate.instance(LossGrid, grid=grid)
     _validate.one_of(RELATIONS, relation=relation)
     _validate.real_arrays(parameter=parameter)

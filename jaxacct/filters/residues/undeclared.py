@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -40,7 +39,7 @@ class UndeclaredNaturalFilter:
         rounds: the most queries, static; None for any number.
     """
 
-    room: Any
+    room: Array
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     relation: str = dataclasses.field(metadata={"static": True})
     rounds: int | None = dataclasses.field(metadata={"static": True})
@@ -64,11 +63,11 @@ class UndeclaredNaturalFilter:
         return nothing(self.grid)
 
     @reentrant_x64
-    def prepare(self, query: Any) -> PLD:
+    def prepare(self, query: object) -> PLD:
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+    def update(self, query: object, state: ComposedState) -> tuple[Array, ComposedState]:
         """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
 
         Args:
