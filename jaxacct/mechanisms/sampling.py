@@ -16,10 +16,10 @@ from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct.mechanisms.approximate import ApproximateDP
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
+from jaxacct.mechanisms.randomized_response import ApproximateDP
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, sampled_moment
 

@@ -14,7 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.experiment import Query
-from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
+from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
@@ -136,7 +136,7 @@ def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditivePr
     Raises:
         ValueError: values out of range; they must be concrete, as the ladder's length depends on them.
     """
-    check_ladder(epsilon, delta, rounds)
+    closed_form(epsilon, delta, rounds)  # its checks
     bands = ladder(float(epsilon), float(delta), int(rounds))
     with jax.enable_x64(True):
         # Half a round more, as charges are rounded up.
