@@ -1,4 +1,4 @@
-"""The tables of Lemma 1: the worst case of every state on the grid, from the last round to the first.
+"""Computes the worst case of every state of a rule on the grid, from the last round to the first (Lemma 1).
 
 With every query a law on the lattice, an epsilon stays on the lattice whatever is observed, so that values at lattice
 points follow from values at lattice points:

@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, bit for bit, and back; no pickle, and no import by a name in the text.
+"""Writes values as JSON, one text for one value, bit for bit, and reads them back; no pickle, no import by name.
 
 Numbers of Python are themselves (integers) or ``{"float": "0x1.8p+1"}``; arrays and NumPy or JAX scalars are
 ``{"array": {"data": base64, "dtype": "<f4", "shape": [2]}}``; a registered dataclass is ``{"fields": {...}, "type":

@@ -1,4 +1,4 @@
-"""A ledger in other programs' terms."""
+"""Exports a ledger as JSON, or as events of dp_accounting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would have fitted in place of a query that was refused: the same with more noise, or fewer runs of it."""
+"""Finds what would have fitted in place of a query that was refused: more noise, or fewer runs of it."""
 
 from __future__ import annotations
 

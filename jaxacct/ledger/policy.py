@@ -1,4 +1,4 @@
-"""The filter inside a ledger: what it is, how its state is written down, and what it says to a query."""
+"""Runs a ledger's filter: writes it and its state as text, and decides queries, bit for bit the same everywhere."""
 
 from __future__ import annotations
 
@@ -49,13 +49,7 @@ class Policy:
 
     @classmethod
     def of(cls, filter: Filter) -> Policy:
-        """The policy of a filter.
-
-        Raises:
-            ValueError: no filter of a registered type, one that cannot be written down (named, with what will do in
-                its place), one for a batch of budgets, or one that keeps a budget for each example: what such a filter
-                decides depends on the data, and a ledger tells it to all who read it.
-        """
+        """The policy of a filter; raises ValueError for one that no ledger can hold."""
         if hasattr(filter, "examples"):
             raise ValueError(
                 f"filter must have one budget, charged without a look at the data, got {type(filter).__name__}, whose "

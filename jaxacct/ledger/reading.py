@@ -1,4 +1,4 @@
-"""What a ledger says about its budget: what a request costs, what is spent and what is left, also as epsilons."""
+"""Tells what a request costs, what is spent and what is left of a ledger's budget, also as epsilons."""
 
 from __future__ import annotations
 

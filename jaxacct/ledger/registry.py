@@ -1,4 +1,4 @@
-"""Which types a ledger can write down and read back. A file names types; it never names modules."""
+"""Lists the types that a ledger can write down and read back. A file names types; it never names modules."""
 
 from __future__ import annotations
 

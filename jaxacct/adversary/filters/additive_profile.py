@@ -12,16 +12,14 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.experiment import Query
-from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
+from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -31,9 +29,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("additive_profile", "parameters")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "additive_profile", "parameters")
 class AdditiveProfileFilter:
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
 
@@ -140,7 +136,7 @@ def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditivePr
     Raises:
         ValueError: values out of range; they must be concrete, as the ladder's length depends on them.
     """
-    check_ladder(epsilon, delta, rounds)
+    closed_form(epsilon, delta, rounds)  # its checks
     bands = ladder(float(epsilon), float(delta), int(rounds))
     with jax.enable_x64(True):
         # Half a round more, as charges are rounded up.

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.adversary.experiment import Query, excess
+from jaxacct.adversary.lattice_laws import on_lattice
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE, cost_of
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -219,7 +220,10 @@ def is_free(
     for side in range(tests.sides):
         own = tests.experiment(side)
         points = compositions.grid.losses if own is None else own.finite
-        low, high = cost.excess(points, side)
+        if cost.table is None or on_lattice(compositions.grid, points).all():
+            low, high = cost.excess(points, side)
+        else:
+            low, high = cost.table.excess_between(points, side)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):

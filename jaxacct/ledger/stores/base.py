@@ -1,4 +1,4 @@
-"""What a ledger asks of a database: three tables, ten statements that SQLite and PostgreSQL both understand.
+"""The three tables of a ledger, and the statements on them that SQLite and PostgreSQL both understand.
 
 ``jaxacct_records`` is append-only: a number, a canonical text, its hash. ``jaxacct_head`` has one row, the lock that
 writers queue for, with the last record's number and hash and the filter's state after it.

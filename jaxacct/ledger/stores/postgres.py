@@ -1,4 +1,4 @@
-"""The same ledger in PostgreSQL, through SQLAlchemy: for teams on several machines. One ledger a database or schema."""
+"""Keeps ledgers in PostgreSQL, through SQLAlchemy, for teams on several machines: one a database or schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file in WAL mode, every commit synced to the disk before it returns.
+"""Keeps a ledger in one SQLite file in WAL mode; every commit is synced to the disk before it returns.
 
 All processes must run on one machine (WAL is shared memory): for several machines give a PostgreSQL URL.
 
