@@ -54,9 +54,8 @@ def total(terms: list[Any]) -> Any:
 def quotient_up(first: Any, second: Any) -> Any:
     """At least ``first / second``, positive float64 arrays: the quotient itself, or the next float64.
 
-    NumPy's remainder of the division by the computed quotient is exact (Dekker 1971, where nothing overflows or is
-    subnormal), so that a quotient that is large enough already stays as it is. Inside a trace, where a compiler may
-    fuse products into sums, and out of range, it is always the next one.
+    NumPy's remainder of the division by the quotient is exact (Dekker 1971) where nothing overflows or is subnormal, so
+    that a quotient that is large enough stays as it is. Elsewhere, and inside a trace, it is always the next one.
     """
     xp = array_module(first, second)
     with np.errstate(all="ignore"):
