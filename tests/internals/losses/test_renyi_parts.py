@@ -13,7 +13,7 @@ from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import conversion
 from jaxacct.mechanisms import Exponential, discrete_laplace, laplace, selection
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.renyi import closed, tables
+from jaxacct.mechanisms.renyi import closed, tails
 
 EPS = 2.0**-52
 
@@ -212,7 +212,7 @@ def test_a_table_is_rounded_up_by_its_exponents_and_its_errors():
             losses = np.array([-0.5, 0.0, 0.25, top])
             rows = (Row(losses[None]), Row((q * np.exp(losses))[None]), Row(q[None]))
             pair = TablePair(*rows, np.array([error]), np.array([0.0]))
-            value = mp.mpf(float(tables._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
+            value = mp.mpf(float(tails._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
             power = mp.mpf(a)
             moved = [x * (1 + mp.mpf(2) ** -50) for x in floats(losses)]
             f = [m * (mp.expm1(power * x) - power * mp.expm1(x)) for m, x in zip(floats(q), moved, strict=True)]

@@ -138,7 +138,7 @@ def test_small_cells_next_to_large_tails_are_charged_their_tails_errors():
             below = np.append(0.0, np.cumsum(masses))
             for sign in (1, -1):
                 found = _upper_cells(above / (1 + sign * off), below / (1 - sign * off), jnp.full(9, 1e-6))
-                mass, slack = np.asarray(found.mass), np.asarray(found.slack)
+                mass, slack = map(np.asarray, found)
                 assert np.all(mass >= masses)
                 assert np.all(mass * (1 - slack) <= masses)
                 assert np.all(slack <= 1e-5 * np.minimum(above[:-1], below[1:]) / masses)
