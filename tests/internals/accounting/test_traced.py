@@ -19,7 +19,7 @@ from jaxacct import (
     ZeroConcentratedDP,
 )
 from jaxacct.accounting import worker as _worker
-from tests.test_traced import SIGMAS, bounds, check, sampled
+from tests.accounting.test_traced import SIGMAS, bounds, check, sampled
 
 P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
 
