@@ -7,12 +7,13 @@ A derivative is 0 where the answer is exactly 0, and NaN where none is known or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, column
@@ -24,10 +25,12 @@ from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_s
 from jaxacct.losses.engines.lines.of_pair import has_derivatives
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.losses.engines.run import Options
-from jaxacct.losses.engines.values import SIZES, Value, placed, value
+from jaxacct.losses.engines.values import SIZES, Size, Value, placed, value
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
+_Parts = tuple[list[Any], list[np.ndarray]]
 _HOST = Options(host=True)
 _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
@@ -42,8 +45,8 @@ DIGITS = 3e-7
 
 
 def host_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
-) -> list[Any]:
+    question: Question, constants: tuple[Array, ...], numbers: Iterable[ArrayLike], wanted: tuple[bool, ...] = ()
+) -> list[np.ndarray]:
     """``[lower, upper, *slopes]`` in NumPy, in float64, for concrete numbers that broadcast; calls no program.
 
     ``numbers`` are for the open places, and ``wanted`` says in which of them derivatives are wanted (empty: none).
@@ -57,7 +60,11 @@ def host_answer(
 
 
 def _slopes(
-    question: Question, constants: tuple[Any, ...], numbers: list[Any], wanted: tuple[bool, ...], found: Enclosure
+    question: Question,
+    constants: tuple[Array, ...],
+    numbers: list[np.ndarray],
+    wanted: tuple[bool, ...],
+    found: Enclosure,
 ) -> list[np.ndarray]:
     batch, shape = found.batch, found.batch.shape
     highs = found.highs.reshape(batch.sides, -1)
@@ -68,7 +75,7 @@ def _slopes(
     inside = np.isfinite(at) & ((at > 0) | (question.kind == "delta"))
     at = np.where(inside, at, 1.0)
 
-    def parts(place: int | None = None, factor: Any = 1.0) -> tuple[list[Any], list[Any]]:
+    def parts(place: int | None = None, factor: float = 1.0) -> _Parts:
         """Pairs and counts of the worse direction, with one of the numbers multiplied."""
         moved = [number * factor if i == place else number for i, number in enumerate(numbers)]
         with fractional_steps():
@@ -94,7 +101,9 @@ def _slopes(
     return slopes
 
 
-def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
+def _at_root(
+    pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray, lower: np.ndarray, goal: np.ndarray
+) -> np.ndarray:
     """A better epsilon where bounds of it are wide: a step of Newton's method."""
     wide = (at - lower > _NARROW * at) & ~_once(counts)
     if not wide.any():
@@ -112,13 +121,13 @@ def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndar
     return at
 
 
-def _once(counts: list[Any]) -> np.ndarray:
+def _once(counts: list[np.ndarray]) -> np.ndarray:
     """Which settings are one run."""
     return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
 
 
 def _asked(
-    read: Callable[..., Slopes], pairs: list[Any], counts: list[Any], at: np.ndarray, rows: np.ndarray
+    read: Callable[..., Slopes], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray, rows: np.ndarray
 ) -> Slopes:
     """The slopes of some settings."""
     some_pairs, some_counts = jax.tree.map(lambda x: x[rows], (pairs, counts))
@@ -126,14 +135,14 @@ def _asked(
     return read(group, many, at[rows])
 
 
-def implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: ModuleType) -> Any:
+def implicit(kind: str, slope: Array, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Array:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
         return per_epsilon if is_target else slope
     return (float(is_target) - slope) / xp.where(per_epsilon < 0, per_epsilon, np.nan)
 
 
-def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+def _gaussian(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
     """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
     slopes = unknown(at.size, len(pairs))
     once = _once(counts)
@@ -143,7 +152,7 @@ def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
                 whole[rows] = some
     each = np.stack(slopes[2:])
 
-    def leaves(place: int, factor: Any) -> np.ndarray:
+    def leaves(place: int, factor: float) -> np.ndarray:
         pairs, counts = parts(place, factor)
         return np.stack([[pair.noise, pair.rate, count] for pair, count in zip(pairs, counts, strict=True)], -1)
 
@@ -154,7 +163,7 @@ def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
     return slopes.epsilon, slope_in
 
 
-def _one_run(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+def _one_run(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
     """The same for one run of any pair, by differences of its curve."""
     (pair,), (count,) = pairs, counts
     # The best event {L > epsilon} may be held fixed.
@@ -174,7 +183,7 @@ def _one_run(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at:
     return np.where(count == 1.0, per_epsilon, np.nan), slope_in
 
 
-def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+def _composed(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
     """The same for compositions of which the transforms are known, by differences along a fixed contour."""
     once = _once(counts)
     per_epsilon, of_one = _by_transforms(pairs, counts, at).slope, None
@@ -187,7 +196,7 @@ def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
         if any((a != b).any() for a, b in zip(moved, counts, strict=True)):
             return np.full(at.shape, np.nan)  # between whole numbers of runs there is no law
 
-        def tried(size: Any, rows: np.ndarray) -> np.ndarray:
+        def tried(size: Size, rows: np.ndarray) -> np.ndarray:
             contour = placed(size, *_grouped(pairs, counts, rows), at[rows])
             curve = lambda factor: value(contour, *_grouped(*parts(place, factor), rows)).delta  # noqa: E731  # pyright: ignore[reportCallIssue]
             slope = np.full(rows.size, np.nan)
@@ -206,10 +215,10 @@ def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
     return per_epsilon, slope_in
 
 
-def _by_transforms(pairs: list[Any], counts: list[Any], at: np.ndarray) -> Value:
+def _by_transforms(pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray) -> Value:
     """delta and its derivative in epsilon, NaN where two windows differ."""
 
-    def tried(size: Any, rows: np.ndarray) -> np.ndarray:
+    def tried(size: Size, rows: np.ndarray) -> np.ndarray:
         query = _grouped(pairs, counts, rows)
         found = np.stack(value(placed(size, *query, at[rows]), *query))  # kinds, windows, settings
         agree = (np.abs(found[:, 0] - found[:, 1]) <= DIGITS * np.abs(found[:, 0])).all(0)
@@ -218,7 +227,7 @@ def _by_transforms(pairs: list[Any], counts: list[Any], at: np.ndarray) -> Value
     return Value(*_in_turn(np.full((2, at.size), np.nan), np.ones(at.size, bool), tried))
 
 
-def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Any, np.ndarray], np.ndarray]) -> np.ndarray:
+def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Size, np.ndarray], np.ndarray]) -> np.ndarray:
     """``found``, and where it is NaN and ``wanted``, what the first size knows that knows anything."""
     for size in SIZES:
         left = np.flatnonzero(np.isnan(found).reshape(-1, found.shape[-1]).any(0) & wanted)
@@ -228,7 +237,7 @@ def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Any, np.nda
     return found
 
 
-def _grouped(pairs: list[Any], counts: list[Any], rows: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
+def _grouped(pairs: list[Pair], counts: list[np.ndarray], rows: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray]:
     """Pairs and counts of some settings, as engines want them."""
     return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # pyright: ignore[reportCallIssue]
 

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.engines.lines.of_pair import has_derivatives
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
 
 
@@ -36,7 +39,7 @@ class Question(NamedTuple):
     known: tuple[float | None, ...]
     attained: bool
 
-    def asked(self, constants: tuple[Any, ...], numbers: Any) -> tuple[Any, Any, Any]:
+    def asked(self, constants: tuple[Array, ...], numbers: Iterable[Array]) -> tuple[Mechanism, Array, Array]:
         """Mechanism, target and steps with ``numbers`` in the open places and ``constants`` in the others."""
         constant, number = iter(constants), iter(numbers)
         leaves = []
@@ -54,11 +57,11 @@ class Outline(NamedTuple):
     smooth: bool
 
 
-def outline(question: Question, constants: tuple[Any, ...], shapes: Any) -> Outline:
+def outline(question: Question, constants: tuple[Array, ...], shapes: Iterable[tuple[int, ...]]) -> Outline:
     """The outline for open numbers of these shapes."""
     found = []
 
-    def run(*numbers: Any) -> None:
+    def run(*numbers: jax.Array) -> None:
         mechanism, target, steps = question.asked(constants, numbers)
         sides = directions(mechanism, question.relation, steps)
         shape = np.broadcast_shapes(*settings_shapes((sides, target)))
