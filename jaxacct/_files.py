@@ -14,7 +14,7 @@ def as_path(**named: Any) -> Path:
     try:
         text = os.fsdecode(value)
     except TypeError:
-        raise ValueError(f"{name} must be a path, got {value!r:.200}") from None
+        text = ""
     if not text or "\0" in text:
         raise ValueError(f"{name} must be a path, got {value!r:.200}")
     return Path(text)

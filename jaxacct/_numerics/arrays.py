@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 Array = Any
 """One of NumPy's or JAX's."""
+_Arrays = tuple[Array, ...]
+_Tree = TypeVar("_Tree")
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
-def array_module(*trees: Any) -> ModuleType:
+def array_module(*trees: object) -> ModuleType:
     """jax.numpy if any leaf of ``trees`` is JAX's array, traced or not, else NumPy."""
     for tree in trees:
         if isinstance(tree, (np.ndarray, np.generic, float, int)):
@@ -40,7 +43,7 @@ class _Program(ModuleType):
         return getattr(jnp, name)
 
     @staticmethod
-    def where(condition: Any, one: Any, other: Any) -> Any:
+    def where(condition: ArrayLike, one: ArrayLike, other: ArrayLike) -> jax.Array:
         """One of two arrays or numbers, of one type."""
         dtype = jnp.result_type(one, other)
         shape = np.broadcast_shapes(*(np.shape(x) for x in (condition, one, other)))
@@ -51,17 +54,17 @@ class _Program(ModuleType):
 _PROGRAM = _Program("jax.numpy")
 
 
-def column(value: Any) -> Any:
+def column(value: Array) -> Array:
     """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
     return array_module(value).asarray(value)[..., None]
 
 
-def erf(x: Any) -> Any:
+def erf(x: Array) -> Array:
     """The error function in float64: the C library's, good to a unit, or XLA's."""
     return np.asarray(_erf(x), np.float64) if array_module(x) is np else jax.scipy.special.erf(x)
 
 
-def erfc(x: Any) -> Any:
+def erfc(x: Array) -> Array:
     """The complementary error function in float64.
 
     The C library's is off by 4.2 units at most (measured; docs/proofs/arithmetic.md says what is assumed). SciPy's is
@@ -75,7 +78,7 @@ def erfc(x: Any) -> Any:
     return found
 
 
-def logsumexp(x: Any) -> Any:
+def logsumexp(x: Array) -> Array:
     """log of the sum of exp(x) over the last axis; -inf where all are."""
     xp = array_module(x)
     top = stopped(x.max(-1, keepdims=True))
@@ -83,7 +86,9 @@ def logsumexp(x: Any) -> Any:
     return xp.log(xp.exp(x - top).sum(-1)) + top[..., 0]
 
 
-def iterated(step: Any, state: Any, done: Any, most: int, given: Any = ()) -> Any:
+def iterated(
+    step: Callable[..., _Arrays], state: _Arrays, done: Callable[[_Arrays], Array], most: int, given: _Arrays = ()
+) -> _Arrays:
     """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often.
 
     ``given`` are more arguments of ``step``. With them all arrays have one leading axis of settings, and NumPy goes on
@@ -104,7 +109,7 @@ def iterated(step: Any, state: Any, done: Any, most: int, given: Any = ()) -> An
     return state if rows is None else _with_rows(found, rows, state)
 
 
-def _with_rows(whole: Any, rows: Any, some: Any) -> Any:
+def _with_rows(whole: _Arrays, rows: np.ndarray, some: _Arrays) -> _Arrays:
     if len(rows) == len(whole[0]):
         return some
     whole = tuple(np.array(x) for x in whole)
@@ -113,7 +118,7 @@ def _with_rows(whole: Any, rows: Any, some: Any) -> Any:
     return whole
 
 
-def repeated(step: Any, state: Any, times: int) -> Any:
+def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> _Arrays:
     """``step`` applied so often to a tuple of arrays; NumPy stops where nothing changes any more."""
     if array_module(*state) is not np:
         return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
@@ -124,7 +129,7 @@ def repeated(step: Any, state: Any, times: int) -> Any:
     return state
 
 
-def collected(step: Any, state: Any, given: Any) -> Any:
+def collected(step: Callable[..., tuple[Any, Any]], state: Any, given: Sequence[Any]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
         return jax.lax.scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
@@ -135,21 +140,21 @@ def collected(step: Any, state: Any, given: Any) -> Any:
     return tuple(np.stack(x) for x in zip(*every, strict=True))
 
 
-def running_greatest(x: Any, reverse: bool = False) -> Any:
+def running_greatest(x: Array, reverse: bool = False) -> Array:
     """The greatest entry so far, along the last axis."""
     if array_module(x) is not np:
         return jax.lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
     return np.maximum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.maximum.accumulate(x, -1)
 
 
-def running_least(x: Any, reverse: bool = False) -> Any:
+def running_least(x: Array, reverse: bool = False) -> Array:
     """The least entry so far, along the last axis."""
     if array_module(x) is not np:
         return jax.lax.cummin(x, axis=x.ndim - 1, reverse=reverse)
     return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
 
 
-def running_total(x: Any) -> Any:
+def running_total(x: Array) -> Array:
     """The sum of the entries so far, along the last axis; in a program one sum for each, the least to compile."""
     if array_module(x) is np:
         return np.cumsum(x, -1)
@@ -157,7 +162,7 @@ def running_total(x: Any) -> Any:
     return jnp.where(index <= index[:, None], x[..., None, :], 0.0).sum(-1)
 
 
-def histogram(places: Any, weights: Any, size: int) -> Any:
+def histogram(places: Array, weights: Array, size: int) -> Array:
     """Weights added up at whole-numbered places from 0 to ``size - 1``, along the last axis."""
     if array_module(weights) is not np:
         shape = jnp.shape(weights)
@@ -168,7 +173,7 @@ def histogram(places: Any, weights: Any, size: int) -> Any:
     return np.bincount(at.ravel(), rows.ravel(), size * len(rows)).reshape(*weights.shape[:-1], size)
 
 
-def pick(values: Any, index: Any) -> Any:
+def pick(values: Array, index: Array) -> Array:
     """``values[..., index]``, an index for every row."""
     if array_module(values) is not np:
         return jnp.take_along_axis(values, index[..., None], -1, mode="promise_in_bounds")[..., 0]
@@ -176,7 +181,7 @@ def pick(values: Any, index: Any) -> Any:
     return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
 
 
-def take(values: Any, index: Any) -> Any:
+def take(values: Array, index: Array) -> Array:
     """``values[..., index]``, several indices ``(..., n)`` for every row."""
     if values.ndim == 1:
         return values[index]
@@ -189,12 +194,12 @@ def take(values: Any, index: Any) -> Any:
     return rows[np.arange(len(rows))[:, None], at].reshape(*shape, -1)
 
 
-def product(one: Any, other: Any) -> Any:
+def product(one: Array, other: Array) -> Array:
     """The product of matrices in full precision, also on accelerators."""
     return np.matmul(one, other) if array_module(one, other) is np else jnp.matmul(one, other, precision="highest")
 
 
-def ranks(values: Any, limits: Any) -> Any:
+def ranks(values: Array, limits: Array) -> Array:
     """How many of ``values``, sorted along the last axis, are at most each of ``limits``, shape ``(..., n)``."""
     xp = array_module(values, limits)
     if values.ndim == 1:
@@ -219,6 +224,6 @@ def shared(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def stopped(tree: Any) -> Any:
+def stopped(tree: _Tree) -> _Tree:
     """``tree`` with ``stop_gradient`` applied; NumPy arrays are returned unchanged."""
     return tree if array_module(tree) is np else jax.tree.map(jax.lax.stop_gradient, tree)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Split(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def binomial_split(trials: Any, rate: Any, least: Any) -> Split:
+def binomial_split(trials: Array, rate: Array, least: Array) -> Split:
     """How K ~ Bin(``trials``, ``rate``) falls on both sides of ``least`` >= 1; NaN parameters give NaN.
 
     The nearest probability is that of Loader's saddle-point form ("Fast and Accurate Computation of Binomial
@@ -133,7 +133,7 @@ def _stirling(m: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def binomial_weights(trials: Any, records: Any, most: int) -> tuple[list[Array], Array]:
+def binomial_weights(trials: Array, records: Array, most: int) -> tuple[list[Array], Array]:
     """P[Bin(``trials``, 1 / ``records``) = j] for j up to ``most``, and a bound of what is left above.
 
     They are good to a relative 8 (``most`` + 8) units and, for trials up to 2**53, those of ``trials / records`` more.

@@ -14,17 +14,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 
 
-def concrete(tree: Any) -> Any:
+def concrete(tree: object) -> Any:
     """Arrays as NumPy's outside a trace: float64 survives there whatever precision JAX is set to."""
     return tree if _validate.is_traced(tree) else jax.tree.map(np.asarray, tree)
 
 
-def float64(value: Any) -> Any:
+def float64(value: ArrayLike) -> Array:
     """``value`` as a float64 array: NumPy's unless it is traced."""
     return jnp.asarray(value, jnp.float64) if _validate.is_traced(value) else np.asarray(value, np.float64)
 
@@ -54,7 +55,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     return wrap
 
 
-def put(array: Any, index: Any, value: Any) -> Any:
+def put(array: Array, index: Array, value: Array) -> Array:
     """A copy of ``array`` with ``value`` at ``index``."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].set(value)
@@ -63,7 +64,7 @@ def put(array: Any, index: Any, value: Any) -> Any:
     return array
 
 
-def added(array: Any, index: Any, value: Any) -> Any:
+def added(array: Array, index: Array, value: Array) -> Array:
     """A copy of ``array`` with ``value`` added at ``index``; where an index occurs twice, so is it added."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].add(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,15 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
+
+_Tree = TypeVar("_Tree")
 
 MOST = 2**20
 """Numbers in an array of intermediate results above which compiling pays for itself."""
 
 
-def at_hand(*trees: Any) -> bool:
+def at_hand(*trees: object) -> bool:
     """Whether all numbers of ``trees`` are known now, to this process."""
     for leaf in jax.tree.leaves(trees):
         if isinstance(leaf, jax.Array) and (isinstance(leaf, Tracer) or not leaf.is_fully_addressable):
@@ -32,7 +34,7 @@ def at_hand(*trees: Any) -> bool:
     return True
 
 
-def floats(*values: ArrayLike) -> tuple[Any, ...]:
+def floats(*values: ArrayLike) -> tuple[Array, ...]:
     """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
     xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))
@@ -77,12 +79,12 @@ def hosted(
     return inner
 
 
-def barrier(tree: Any) -> Any:
+def barrier(tree: _Tree) -> _Tree:
     """``tree``, computed once and apart from what uses it: XLA repeats what it fuses."""
     return tree if array_module(tree) is np else jax.lax.optimization_barrier(tree)
 
 
-def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+def loop(going: Callable[[Any], Array], step: Callable[[Any], Any], state: Any) -> Any:
     """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
     if array_module(state) is not np:
         return jax.lax.while_loop(going, step, state)
@@ -100,6 +102,6 @@ def each(function: Callable[..., Any], *stacked: Any) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
 
-def settings(*trees: Any) -> int:
+def settings(*trees: object) -> int:
     """How many settings the leaves of ``trees`` broadcast to."""
     return math.prod(np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(trees))))

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 
 
-def split_exact(value: Any) -> Array:
+def split_exact(value: ArrayLike) -> Array:
     """``value`` as float32[..., 3] whose exact sum it is, where it is 0 or between 1e-18 and 1e30 in magnitude."""
     xp, rest = floats(value)
     pieces = []
@@ -26,7 +26,7 @@ def split_exact(value: Any) -> Array:
     return xp.stack(pieces, axis=-1)
 
 
-def split_up(value: Any) -> Array:
+def split_up(value: ArrayLike) -> Array:
     """``value``, at least 0 or a loss, as float32[..., 2] whose sum is at most 2^-46 of it above it, and not below."""
     # Denormal float32 may be flushed to 0, so none is made; 4e-38 stands for what is smaller.
     xp, value = floats(value)

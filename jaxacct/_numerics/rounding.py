@@ -7,11 +7,10 @@ bounds their number), and moves the result by more than they can be off, to the 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, stopped
+from jaxacct._numerics.arrays import Array, array_module, stopped
 
 EPS = 2.0**-52
 """The distance from 1.0 to the next float64."""
@@ -20,17 +19,17 @@ UNIT = 2.0**-53
 """The largest relative error of one float64 operation that rounds to the nearest."""
 
 
-def inflated(value: Any, share: Any) -> Any:
+def inflated(value: Array, share: Array) -> Array:
     """``value``, larger in magnitude by ``share`` of itself."""
     return value * (1.0 + share)
 
 
-def deflated(value: Any, share: Any) -> Any:
+def deflated(value: Array, share: Array) -> Array:
     """``value``, smaller in magnitude by ``share`` of itself."""
     return value * (1.0 - share)
 
 
-def total(terms: list[Any]) -> Any:
+def total(terms: list[Array]) -> Array:
     """The sum of arrays of numbers >= 0 that broadcast, off by less than 2 units however many there are.
 
     The error of each addition is found exactly, and the errors are added at the end (Knuth 1969, section 4.2.2,
@@ -51,12 +50,11 @@ def total(terms: list[Any]) -> Any:
     return value + missed
 
 
-def quotient_up(first: Any, second: Any) -> Any:
+def quotient_up(first: Array, second: Array) -> Array:
     """At least ``first / second``, positive float64 arrays: the quotient itself, or the next float64.
 
-    NumPy's remainder of the division by the computed quotient is exact (Dekker 1971, where nothing overflows or is
-    subnormal), so that a quotient that is large enough already stays as it is. Inside a trace, where a compiler may
-    fuse products into sums, and out of range, it is always the next one.
+    NumPy's remainder of the division by the quotient is exact (Dekker 1971) where nothing overflows or is subnormal, so
+    that a quotient that is large enough stays as it is. Elsewhere, and inside a trace, it is always the next one.
     """
     xp = array_module(first, second)
     with np.errstate(all="ignore"):
@@ -74,14 +72,14 @@ def quotient_up(first: Any, second: Any) -> Any:
 _SMALL, _LARGE = 1e-140, 1e140  # between which products, and the errors of products, are normal numbers
 
 
-def _product(first: Any, second: Any) -> tuple[Any, Any]:
+def _product(first: Array, second: Array) -> tuple[Array, Array]:
     """The rounded product and its error, exactly (Veltkamp's and Dekker's)."""
     product = first * second
     (a, b), (c, d) = _halves(first), _halves(second)
     return product, ((a * c - product) + a * d + b * c) + b * d
 
 
-def _halves(value: Any) -> tuple[Any, Any]:
+def _halves(value: Array) -> tuple[Array, Array]:
     """Two numbers of 26 bits whose sum is ``value``."""
     scaled = value * 134217729.0
     high = scaled - (scaled - value)

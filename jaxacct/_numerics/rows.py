@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
+
+_Tree = TypeVar("_Tree")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -23,28 +25,28 @@ class Row:
         self.values = values
         self.size = values.shape[-1]
 
-    def tree_flatten(self) -> tuple[tuple[Any], int]:
+    def tree_flatten(self) -> tuple[tuple[Array], int]:
         """The values; the size is static."""
         return (self.values,), self.size
 
     @classmethod
-    def tree_unflatten(cls, size: int, leaves: tuple[Any]) -> Row:
+    def tree_unflatten(cls, size: int, leaves: tuple[Array]) -> Row:
         """The inverse of :meth:`tree_flatten`, which checks nothing because JAX puts placeholders into leaves."""
         row = object.__new__(cls)
         row.values, row.size = leaves[0], size
         return row
 
 
-def settings_shapes(tree: Any) -> list[tuple[int, ...]]:
+def settings_shapes(tree: object) -> list[tuple[int, ...]]:
     """The shape of the settings of every leaf of ``tree``: all of it, or all but the last axis of a ``Row``."""
     leaves = jax.tree.leaves(tree, is_leaf=_is_row)
     return [np.shape(leaf.values)[:-1] if _is_row(leaf) else np.shape(leaf) for leaf in leaves]
 
 
-def flattened(tree: Any, shape: tuple[int, ...], xp: ModuleType) -> Any:
+def flattened(tree: _Tree, shape: tuple[int, ...], xp: ModuleType) -> _Tree:
     """Leaves in float64, broadcast over settings to ``shape``, which becomes one axis."""
 
-    def flat(leaf: Any) -> Any:
+    def flat(leaf: Array) -> Array:
         own = (leaf.size,) if _is_row(leaf) else ()
         values = xp.asarray(leaf.values if own else leaf, np.float64)
         values = xp.broadcast_to(values, (*shape, *own)).reshape(-1, *own)
@@ -53,7 +55,7 @@ def flattened(tree: Any, shape: tuple[int, ...], xp: ModuleType) -> Any:
     return jax.tree.map(flat, tree, is_leaf=_is_row)
 
 
-def poisoned(tree: Any, bad: Any) -> Any:
+def poisoned(tree: _Tree, bad: Array) -> _Tree:
     """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
     nan = array_module(bad).where(bad, np.nan, 0.0)
     return jax.tree.map(
@@ -61,5 +63,5 @@ def poisoned(tree: Any, bad: Any) -> Any:
     )
 
 
-def _is_row(value: Any) -> bool:
+def _is_row(value: object) -> bool:
     return isinstance(value, Row)

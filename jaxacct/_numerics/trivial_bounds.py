@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import deflated, inflated
 
 
-def possible(lower: Array | float, upper: Array | float, epsilon: Array | float) -> tuple[Any, Any]:
+def possible(lower: Array | float, upper: Array | float, epsilon: Array | float) -> tuple[Array, Array]:
     """Bounds of delta(epsilon), NumPy's or JAX's, cut to 1 - e^epsilon <= delta <= 1; NaN bounds nothing."""
     xp = array_module(upper)
     floor = xp.maximum(-xp.expm1(epsilon), 0.0)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.pairs.base import Pair
 
 
 class Bounds(NamedTuple):
     """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
 
-    lower: Any
-    upper: Any
+    lower: Array
+    upper: Array
 
 
 class Batch(NamedTuple):
@@ -34,13 +37,13 @@ class Batch(NamedTuple):
         most: the largest number of steps, or None where it is not known while tracing.
     """
 
-    query: tuple[list[Any], list[Any], Any]
+    query: tuple[list[Pair], list[Array], Array]
     sides: int
     shape: tuple[int, ...]
     most: float | None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, target: Any, steps: Any, relation: str, xp: ModuleType) -> Batch:
+    def of(cls, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, xp: ModuleType) -> Batch:
         """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
         sides = directions(mechanism, relation, steps)
         goal = xp.asarray(target, np.float64)
@@ -52,13 +55,15 @@ class Batch(NamedTuple):
         pairs, counts = [pair for pair, _ in parts], [count for _, count in parts]
         return cls((pairs, counts, xp.tile(flattened(goal, shape, xp), len(sides))), len(sides), shape, most)
 
-    def worst(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+    def worst(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Bounds of the worse direction, of the broadcast shape."""
         lower, upper = (x.reshape(self.sides, *self.shape).max(0) for x in (lower, upper))
         return lower, upper
 
 
-def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: ModuleType):
+def with_rare_sampling(
+    kind: str, lower: Array, upper: Array, target: ArrayLike, rare: tuple[Array, Array], xp: ModuleType
+) -> tuple[Array, Array]:
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     some, total = rare
     if not _validate.is_traced(some) and not np.any(some):

@@ -1,4 +1,4 @@
-"""Bounds and their derivatives as compiled code, for accelerators and exported programs; see `accounting.question`."""
+"""Bounds and their derivatives as compiled code, for accelerators and exported programs; see `accounting.on_host`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 from jaxacct._numerics.arrays import stopped
 from jaxacct._numerics.least import first_least
 from jaxacct.accounting.batch import Batch, with_rare_sampling
-from jaxacct.accounting.question import DIGITS, Question, implicit
+from jaxacct.accounting.on_host import DIGITS, implicit
+from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.contour.bounds import bounds_on, integrand, prepare
 from jaxacct.losses.engines.derivatives import Slopes, slopes_on
@@ -30,7 +31,7 @@ _SIZE = SIZES[2]
 def compiled_answer(
     question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
-    """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.question.answer`."""
+    """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, target, steps = question.asked(constants, numbers)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None

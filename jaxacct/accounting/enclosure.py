@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.losses.engines.run import Options
@@ -26,7 +27,9 @@ class Enclosure(NamedTuple):
     batch: Batch
 
 
-def enclosure(kind: str, mechanism: Mechanism, target: Any, steps: Any, relation: str, options: Options) -> Enclosure:
+def enclosure(
+    kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
+) -> Enclosure:
     """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
     batch = Batch.of(mechanism, target, steps, relation, np)
     rare, total = rarely_sampled(mechanism, steps)

@@ -1,7 +1,6 @@
 """The search behind `plan_noise`, on a smooth approximation of the budget.
 
-Everything here only steers: what is found is certified afterwards. It runs in NumPy, because a program with gradients
-through Rényi curves takes far longer to compile than the search takes.
+Everything here only steers: what is found is certified afterwards. It runs in NumPy, where nothing is compiled.
 """
 
 from __future__ import annotations

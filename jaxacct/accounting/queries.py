@@ -123,16 +123,28 @@ def _answer(
     check_devices(options.devices)
     if options.progress is not None:
         _validate.function(progress=options.progress)
-    plain = options.precision == "float64" and options.devices is None and options.progress is None
-    if not plain and _validate.is_traced((mechanism, target, steps)):
-        raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
     mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
+    traced = _validate.is_traced((mechanism, target, steps))
+    plain = options.precision == "float64" and options.devices is None and options.progress is None
+    if traced and not plain:
+        raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
+
+    def bounds(attained: bool, warn: bool = True) -> Bounds:
+        """Of ``mechanism``, or of its witness where ``attained``."""
+        if traced:
+            return traced_answer(kind, mechanism, target, steps, relation, attained)
+        with jax.enable_x64(True):
+            asked = witness(mechanism, relation) if attained else mechanism
+            lower, upper, _, _ = enclosure(kind, asked, target, steps, relation, options)
+        if warn:
+            _warn_if_wide(kind, lower, upper)
+        return Bounds(lower[()], upper[()])
+
     if _is_exact(mechanism, relation):
-        return _enclosed(kind, mechanism, target, steps, relation, options)
+        return bounds(attained=False)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
-    upper = _enclosed(kind, mechanism, target, steps, relation, options, warn=False).upper
-    lower = _enclosed(kind, mechanism, target, steps, relation, options, attained=True).lower
-    return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
+    upper = bounds(attained=False, warn=False).upper
+    return Bounds((jnp if traced else np).minimum(bounds(attained=True).lower, upper), upper)
 
 
 def _is_exact(mechanism: Mechanism, relation: str) -> bool:
@@ -140,27 +152,6 @@ def _is_exact(mechanism: Mechanism, relation: str) -> bool:
     stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
     with jax.enable_x64(True), _validate.unchecked():
         return witness(stand_in, relation) is stand_in
-
-
-def _enclosed(
-    kind: str,
-    mechanism: Mechanism,
-    target: ArrayLike,
-    steps: ArrayLike,
-    relation: str,
-    options: Options,
-    warn: bool = True,
-    attained: bool = False,
-) -> Bounds:
-    """Bounds of ``mechanism``, or of its witness where ``attained``."""
-    if _validate.is_traced((mechanism, target, steps)):
-        return traced_answer(kind, mechanism, target, steps, relation, attained)
-    with jax.enable_x64(True):
-        mechanism = witness(mechanism, relation) if attained else mechanism
-        lower, upper, _, _ = enclosure(kind, mechanism, target, steps, relation, options)
-    if warn:
-        _warn_if_wide(kind, lower, upper)
-    return Bounds(lower[()], upper[()])
 
 
 def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:

@@ -25,7 +25,8 @@ from jaxacct import _validate
 from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.compiled import compiled_answer
-from jaxacct.accounting.question import Question, answer, outline
+from jaxacct.accounting.on_host import host_answer
+from jaxacct.accounting.question import Question, outline
 from jaxacct.mechanisms.base import Mechanism
 
 _compiled = jax.make_user_context(False)  # a part of the key of every cache of programs
@@ -169,7 +170,7 @@ def _spread(numbers: Any, asked: dict[str, Any]) -> list[tuple[int, ...]]:
 def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
     """The answer in NumPy, in the precision of the program; calls nothing of JAX's."""
     numbers = [np.asarray(x).reshape(shape) for x, shape in zip(numbers, shapes, strict=True)]
-    lower, upper, *slopes = answer(asked["question"], asked["constants"], numbers, asked["wanted"])
+    lower, upper, *slopes = host_answer(asked["question"], asked["constants"], numbers, asked["wanted"])
     dtype = _dtype(asked["wide"])
     with np.errstate(all="ignore"):
         found = [*_outwards(lower, upper, dtype, np), *(slope.astype(dtype) for slope in slopes)]

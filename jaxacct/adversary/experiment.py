@@ -7,7 +7,7 @@ independent check of the lattice tables. Sums are of non-negative terms, so n of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -15,14 +15,18 @@ import numpy as np
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
+from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import trade_off as tradeoff
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
 _T = TypeVar("_T")
+Query = Mechanism | families.Curve
+"""What an analyst may ask, and what a budget may be stated as."""
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
 _SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `loss_error`
@@ -61,7 +65,7 @@ def identity() -> Experiment:
     return Experiment(np.zeros(1), one, one, 0.0, 0.0)
 
 
-def experiments_of(member: Any, relation: str) -> list[Experiment] | None:
+def experiments_of(member: Query, relation: str) -> list[Experiment] | None:
     """One experiment a direction of ``member`` (two where add and remove differ), or None if it is not finite.
 
     Curves are taken at their word and have one direction.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,8 +13,8 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import experiment
-from jaxacct.losses.compare import enclose as families
+from jaxacct.adversary.experiment import Query, experiment
+from jaxacct.losses.compare.enclose import Curve
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
@@ -70,7 +69,7 @@ class GeneralizedResponse:
 
 
 def rounded(
-    query: Any, epsilons: ArrayLike | Sequence[float], *, relation: str = "add_or_remove"
+    query: Query, epsilons: ArrayLike | Sequence[float], *, relation: str = "add_or_remove"
 ) -> tuple[GeneralizedResponse, GeneralizedResponse]:
     """``(down, up)``: generalised responses with down <= query <= up, for a query with a symmetric loss.
 
@@ -105,9 +104,9 @@ def rounded(
     return down, up
 
 
-def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.ndarray]:
+def _tails(query: Query, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of P(|L| > eps) at ``ends``."""
-    if families.is_curve(query):
+    if isinstance(query, Curve):
         if not isinstance(query, TradeOff):
             pld = query if isinstance(query, PLD) else query.to_pld()
             losses = np.concatenate([pld.grid.losses, [np.inf]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -17,8 +17,7 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, experiments_of
-from jaxacct.losses.compare import enclose as families
+from jaxacct.adversary.experiment import Experiment, Query, experiments_of
 from jaxacct.losses.compare.suprema import infimum
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
@@ -27,6 +26,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import side_names
 
 
@@ -54,13 +54,19 @@ def lattice_index(grid: LossGrid, epsilon: ArrayLike) -> np.ndarray:
     return index
 
 
+def on_lattice(grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
+    """Whether each epsilon is a lattice point, but for a billionth of the spacing."""
+    position = epsilon / grid.spacing
+    return np.abs(position - np.clip(np.rint(position), grid.lowest, grid.highest)) <= 1e-9
+
+
 @reentrant_x64
-def lattice_for(queries: Sequence[Any], rounds: int, relation: str) -> LossGrid:
+def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGrid:
     """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
 
     It holds every finite loss of finite queries where those are multiples of one number, and then all sums of them.
     """
-    curves = [m for m in queries if families.is_curve(m) and not isinstance(m, TradeOff)]
+    curves = [m for m in queries if isinstance(m, PLD | PrivacyProfile)]
     each = [experiments_of(m, relation) for m in queries]
     finite = [one for experiments in each for one in experiments or []]
     half = 2048
@@ -72,7 +78,7 @@ def lattice_for(queries: Sequence[Any], rounds: int, relation: str) -> LossGrid:
         reach = min(rounds * float(every.max(initial=1e-3)), conversions.CEILING, _spread(finite, rounds))
         spacing = _common_divisor(every)
     else:
-        mechanisms = [m for m in queries if not families.is_curve(m)]
+        mechanisms = [m for m in queries if isinstance(m, Mechanism)]
         if mechanisms:
             own = conversions.grid_for([Composed([m], rounds) if rounds > 1 else m for m in mechanisms], relation)
             reach = own.highest * own.spacing
@@ -118,13 +124,13 @@ def _spread(finite: Sequence[Experiment], rounds: int) -> float:
 
 
 @reentrant_x64
-def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
+def laws_of(query: Query, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     """(upper, lower) laws of ``query`` on ``grid``, one pair a direction."""
     validity.check_grid(grid)
     finite = experiments_of(query, relation)
     if finite is not None:
         return [(_split(e, grid), _garbled(e, grid)) for e in finite]
-    if families.is_curve(query):
+    if not isinstance(query, Mechanism):
         if isinstance(query, TradeOff):
             sides = [dataclasses.replace(query, bound=b).profile(grid) for b in ("lower", "upper")]
         elif isinstance(query, PrivacyProfile):
@@ -139,21 +145,14 @@ def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
         return [(upper, lower)]
     found = []
     for name in side_names(query, relation):
-        pld = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
-        upper = _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
-        found.append((upper, _below(query, grid, name)))
+        above = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
+        # Supporting lines bend the wrong way at lattice points where an atom lies between points, and where the lattice
+        # ends before the loss does; as masses such bends would be debts that cost more than the hull does.
+        lines = PrivacyProfile.from_mechanism(query, "lower", relation=name, grid=grid)
+        below = infimum([lines]).to_pld()
+        upper, lower = (_of_pld(x, np.asarray(conversions.pld_excess(x, grid)), grid) for x in (above, below))
+        found.append((upper, lower))
     return found
-
-
-def _below(query: Any, grid: LossGrid, relation: str) -> Law:
-    """A dominated law: that of the largest convex curve below the supporting lines that the lattice can hold.
-
-    The lines' values at lattice points bend the wrong way where an atom lies between points, and where the lattice ends
-    before the loss does; as masses such bends would be debts that cost more than the hull does.
-    """
-    lines = PrivacyProfile.from_mechanism(query, "lower", relation=relation, grid=grid)
-    pld = infimum([lines]).to_pld()
-    return _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
 
 
 def _of_pld(pld: PLD, excess: np.ndarray, grid: LossGrid) -> Law:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
+from jaxacct.adversary.experiment import Query, excess, experiments_of, to_trade_off
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.freeness import Certified
@@ -37,7 +36,7 @@ class ResidueCondition(Certified):
 
 
 def residue(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+    budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> TradeOff | None:
     """U(B, L) = sup{L' : L * L' <= B, L' a product of at most rounds - 1 members}; None where L itself exceeds B.
 
@@ -60,7 +59,7 @@ def residue(
 
 
 def residue_condition(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+    budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> ResidueCondition:
     """Whether U(B, L) * L <= B for a finite budget, see :func:`residue` (condition (iii) of Theorem 7).
 
@@ -86,7 +85,7 @@ def residue_condition(
 
 
 def _plans(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, relation: str
+    budget: Query, query: int, family: Sequence[Query], rounds: int, relation: str
 ) -> tuple[Compositions, list[tuple[int, ...]]]:
     rounds = check_rounds(rounds)
     compositions = Compositions(family, rounds, relation)

@@ -7,19 +7,21 @@ that only through a state that it updates itself. Releasing nothing is always al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.adversary.experiment import Query
 
+_T = TypeVar("_T")
 _MOST_STATES = 200_000
 _MOST_ROUNDS = 2**16
 _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 
 
-def check_rounds(rounds: Any) -> int:
+def check_rounds(rounds: int) -> int:
     """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
     _validate.at_most(_MOST_ROUNDS, rounds=rounds)
@@ -40,14 +42,14 @@ class Rule:
         timed: whether ``step`` depends on ``left``, so that waiting may open up queries.
     """
 
-    queries: Sequence[Any]
+    queries: Sequence[Query]
     start: Hashable
     step: Callable[[Any, int, int], Hashable | None]
     certain: Callable[[Any, int, int], bool] = lambda state, query, left: True
     timed: bool = False
 
 
-def sequence(**named: Any) -> tuple[Any, ...]:
+def sequence(**named: Iterable[_T]) -> tuple[_T, ...]:
     """The one value as a tuple; raises ValueError for what is no sequence."""
     ((name, value),) = named.items()
     try:
@@ -56,12 +58,12 @@ def sequence(**named: Any) -> tuple[Any, ...]:
         raise ValueError(f"{name} must be a sequence, got {type(value).__name__}") from None
 
 
-def any_order(queries: Sequence[Any]) -> Rule:
+def any_order(queries: Sequence[Query]) -> Rule:
     """Every query is allowed at every time."""
     return Rule(sequence(queries=queries), (), lambda state, query, left: ())
 
 
-def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
+def units(queries: Sequence[Query], costs: Sequence[int], budget: int) -> Rule:
     """Query i costs ``costs[i]`` whole units and is allowed while they last.
 
     Raises:
@@ -77,14 +79,18 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
 
 
 def multisets(
-    queries: Sequence[Any],
+    queries: Sequence[Query],
     allowed: Callable[[tuple[int, ...]], bool],
     certain: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> Rule:
     """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
     _validate.function(allowed=allowed)
     queries, start = sequence(queries=queries), (0,) * len(queries)
-    step = lambda counts, query, left: after if allowed(after := one_more(counts, query)) else None  # noqa: E731
+
+    def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
+        after = one_more(counts, query)
+        return after if allowed(after) else None
+
     if certain is None:
         return Rule(queries, start, step)
     _validate.function(certain=certain)
@@ -130,7 +136,7 @@ def unroll(rule: Rule, rounds: int) -> Game:
     states, after, certain = [[rule.start]], [], []
     for played in range(rounds):
         left = rounds - played
-        index: dict[Any, int] = {}
+        index: dict[Hashable, int] = {}
         moves = np.full((len(states[-1]), count + rule.timed), -1, np.int32)
         sure = np.zeros(moves.shape, bool)
         for row, state in enumerate(states[-1]):

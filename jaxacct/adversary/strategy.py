@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class Strategy:
         """The epsilon aimed at."""
         return float(self.grid.losses[self.point])
 
-    def query(self, played: int, state: Any, loss: float) -> int:
+    def query(self, played: int, state: Hashable, loss: float) -> int:
         """What to play before round ``played`` (from 0) in ``state`` after losses that sum up to ``loss``; -1: stop."""
         if played >= self.game.rounds or state not in self.game.states[played]:
             return -1
@@ -61,7 +62,7 @@ class Strategy:
             return -1
         return int(self.choices[played][self.game.states[played].index(state), left])
 
-    def intervals(self, played: int, state: Any) -> list[Interval]:
+    def intervals(self, played: int, state: Hashable) -> list[Interval]:
         """The choice before round ``played`` in ``state``, by intervals of the loss observed so far.
 
         Raises:

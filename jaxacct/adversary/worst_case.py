@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -54,6 +53,14 @@ class WorstCase:
         lower = np.minimum(np.maximum.reduce(each), upper)
         return Bounds(lower[()], upper[()])
 
+    def excess_between(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of one direction's H - (1 - gamma)_+ at epsilons (n,), on the lattice or not."""
+        tables = self.directions[min(side, len(self.directions) - 1)]
+        perfect = -np.expm1(np.minimum(epsilon, 0.0))
+        upper = np.asarray(PrivacyProfile(tables.upper, self.grid, "upper").hockey_stick(epsilon))
+        lower = _lower_at(tables.lower, tables.upper, self.grid, epsilon)
+        return np.maximum(lower - perfect - 4 * EPS, 0.0), upper - perfect + 4 * EPS
+
     def strategy(self, epsilon: float) -> Strategy:
         """The analyst that attains the lower bound at the lattice point next to ``epsilon``.
 
@@ -75,7 +82,7 @@ def worst_case(
     relation: str = "add_or_remove",
     grid: LossGrid | None = None,
     record: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> WorstCase:
     """The least curve that dominates every adaptive analyst under ``rule``, from above and from below.
 

@@ -1,4 +1,4 @@
-"""The tables of Lemma 1: the worst case of every state on the grid, from the last round to the first.
+"""Computes the worst case of every state of a rule on the grid, from the last round to the first (Lemma 1).
 
 With every query a law on the lattice, an epsilon stays on the lattice whatever is observed, so that values at lattice
 points follow from values at lattice points:
@@ -58,7 +58,7 @@ def solve(
     grid: LossGrid,
     *,
     record: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Tables:
     """Upper and lower values of the first state, by scans over rounds that hold two rounds' tables.
 

@@ -80,11 +80,10 @@ def group() -> None:
 
 
 @contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turns bad values, missing files and missing packages into one clear line and exit code 2; warnings into lines."""
+def plain_errors(*more: type[Exception]) -> Iterator[None]:
+    """Turns bad values, missing files or packages, and ``more``, into a line and exit code 2; warnings into lines."""
 
-    def show(message, category, filename, lineno, file=None, line=None) -> None:
-        del category, filename, lineno, file, line
+    def show(message: Warning | str, *_: object) -> None:
         click.echo(f"jaxacct: warning: {' '.join(str(message).split())}", err=True)
 
     try:
@@ -95,7 +94,7 @@ def plain_errors() -> Iterator[None]:
             yield
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ImportError) as problem:
+    except (ValueError, OSError, ImportError, *more) as problem:
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 

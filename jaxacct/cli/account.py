@@ -13,7 +13,7 @@ from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed, said_of
-from jaxacct.cli.start import cache_compilations, without_collection
+from jaxacct.cli.start import without_collection
 
 _target = functools.partial(under("Question"), type=float, required=True)
 
@@ -66,11 +66,8 @@ def _answer(
 ) -> None:
     runs = runs_of(arguments)
     with without_collection(), plain_errors(), progress(wanted, quiet):
-        import jax
-
         from jaxacct import accounting
 
-        cache_compilations(jax)
         mechanism, steps = composed(runs)
         bounds = getattr(accounting, wanted)(mechanism, target, steps=steps, relation=relation)
     lower, upper = float(bounds.lower), float(bounds.upper)

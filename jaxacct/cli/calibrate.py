@@ -13,7 +13,7 @@ from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
-from jaxacct.cli.start import cache_compilations, without_collection
+from jaxacct.cli.start import without_collection
 
 _question = under("Question")
 
@@ -84,7 +84,7 @@ def calibrate(
         answer = {name: value, f"refuted_{name}": refuted if known else None, f"delta_at_{name}": there}
         say_json({**query, "epsilon": epsilon, "delta": delta, "assumes": said, **answer})
         return
-    more = _more_is_private(sought, seek)
+    more = seek == "noise" and FAMILIES[sought.family].bracket is None
     # Rounded towards more privacy, what meets the target still does; and what fails it the other way.
     shown = [rounded_up, rounded_down] if more else [rounded_down, rounded_up]
     if seek == "steps":
@@ -106,20 +106,13 @@ def _advised(problem: str, seek: str, between: Any) -> str:
     return problem.replace("widen the bracket, or see whether seek fits", "look further with --between LOW HIGH")
 
 
-def _more_is_private(run: Run, seek: str) -> bool:
-    return seek == "noise" and FAMILIES[run.family].bracket is None
-
-
 def search(
     run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Any, **options: Any
 ) -> Any:
     """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays."""
-    import jax
-
     from jaxacct.accounting.calibration import calibrate as calibrated
     from jaxacct.mechanisms import Composed
 
-    cache_compilations(jax)
     known = FAMILIES[run.family]
     fixed = [other.mechanism() for other in others]
     counts = [other.steps for other in others]

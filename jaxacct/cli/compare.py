@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
+from jaxacct.cli.output import Report, progress, say_json, table
 from jaxacct.cli.output import as_csv as csv_of
-from jaxacct.cli.output import progress, say_json, table
 from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import Run, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
+
+if TYPE_CHECKING:
+    from jaxacct.cli.contestants import Answer
 
 _question = under("Question")
 
@@ -62,19 +65,18 @@ def compare(
         return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
     with plain_errors(), progress("compare", quiet) as report:
-        rows, left_out = _rows(runs, delta, epsilon, thorough, accountants, report)
-    said = [*_too_small(rows), *said_of(runs, delta)]
+        answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, report)
+    said = [*_too_small(answers), *said_of(runs, delta)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
+    rows = [(name, *answer)[: len(columns)] for name, answer in answers.items()]
     if as_json:
-        found = [dict(zip(columns, row, strict=False)) for row in rows]
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
         schedule = {"runs": [run.described() for run in runs], "relation": "add_or_remove", "delta": delta}
         say_json({**schedule, "within_epsilon": epsilon, "rows": found, "left_out": left_out, "assumes": said})
         return
+    _say(columns, rows, as_csv)
     if as_csv:
-        click.echo(csv_of(columns, [row[: len(columns)] for row in rows]), nl=False)
         return
-    shown = [[row[0], _up(row[1]), _down(row[2]), row[3], "-" if row[4] is None else str(row[4])] for row in rows]
-    click.echo(table(columns, [row[: len(columns)] for row in shown]))
     total = sum(run.steps for run in runs)
     within = "" if epsilon is None else f"; steps within epsilon {epsilon:g}, in the schedule's order"
     click.echo(f"epsilon of {total} steps at delta {delta:g}, relation add_or_remove{within}")
@@ -92,40 +94,43 @@ def _compare_samplers(runs: list[Run], delta: float, as_csv: bool, as_json: bool
     with plain_errors():
         _validate.probability(delta=delta)
         rows, epoch = sampling_costs(runs, delta)
-    columns = list(Cost._fields)
     if as_json:
         say_json({**epoch, "delta": delta, "relation": "add_or_remove", "rows": [row._asdict() for row in rows]})
         return
+    _say(Cost._fields, rows, as_csv)
     if as_csv:
-        click.echo(csv_of(columns, rows), nl=False)
         return
-    click.echo(table(columns, [[row.sampler, _up(row.epsilon), _down(row.lower), row.kind] for row in rows]))
     click.echo(
         f"epsilon of {epoch['epochs']} epochs of {epoch['batches']} batches, {epoch['records']} records, noise "
         f"multiplier {epoch['noise_multiplier']:g}, delta {delta:g}, relation add_or_remove"
     )
 
 
-def _too_small(rows: list[tuple[Any, ...]]) -> list[str]:
+def _say(columns: Sequence[str], rows: Sequence[tuple[Any, ...]], as_csv: bool) -> None:
+    """Prints names, epsilons and lower bounds, and what else is said of them; the table is rounded outwards."""
+    if as_csv:
+        click.echo(csv_of(columns, rows), nl=False)
+        return
+    shown = []
+    for name, epsilon, lower, *rest in rows:
+        cells = [name, rounded_up(epsilon), rounded_down(lower), *map(str, rest)]
+        shown.append(["-" if cell in ("nan", "None") else cell for cell in cells])
+    click.echo(table(columns, shown))
+
+
+def _too_small(answers: dict[str, Answer]) -> list[str]:
     """Says which numbers that are no bounds lie below what is proven to be spent."""
-    proven = [row[2] for row in rows if row[0] == "fixed in advance" and not math.isnan(row[2])]
-    lowest = max(proven, default=0.0)
-    wrong = [row for row in rows if row[3] == "asymptotic" and row[1] < lowest]
-    for row in wrong:
-        click.echo(
-            f"jaxacct: warning: {row[0]}: epsilon {row[1]:.6g} is asymptotic, and too small: the schedule spends at "
-            f"least {rounded_down(lowest)}",
-            err=True,
-        )
-    return [f"{row[0]} is too small by {lowest - row[1]:.3g} at least" for row in wrong]
-
-
-def _up(value: float) -> str:
-    return "-" if math.isnan(value) else rounded_up(value)
-
-
-def _down(value: float) -> str:
-    return "-" if math.isnan(value) else rounded_down(value)
+    lowest = answers["fixed in advance"].lower
+    said = []
+    for name, answer in answers.items():
+        if answer.kind == "asymptotic" and answer.epsilon < lowest:
+            click.echo(
+                f"jaxacct: warning: {name}: epsilon {answer.epsilon:.6g} is asymptotic, and too small: the schedule "
+                f"spends at least {rounded_down(lowest)}",
+                err=True,
+            )
+            said.append(f"{name} is too small by {lowest - answer.epsilon:.3g} at least")
+    return said
 
 
 def _levels(run: Run) -> list[Run]:
@@ -153,15 +158,13 @@ def _levels(run: Run) -> list[Run]:
     return [Run(run.family, pick(i), rates[i], None, given[i], run.records) for i in range(size)]
 
 
-def _rows(
-    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Any
-) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    import jax
-
+def _answers(
+    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Report
+) -> tuple[dict[str, Answer], dict[str, str]]:
     from jaxacct import _validate
     from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
 
-    cache_compilations(jax)
+    cache_compilations()
     _validate.probability(delta=delta)
     if epsilon is not None:
         _validate.positive(epsilon=epsilon)
@@ -169,19 +172,17 @@ def _rows(
     schedule = Schedule([(run.mechanism(), run.steps) for run in runs], delta)
     FILTERS["fixed in advance"](schedule)  # what is wrong with the schedule itself is an error
     asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
-    rows, left_out = [], {}
+    answers, left_out = {}, {}
     for done, name in enumerate(asked):
         if report is not None:
             report(done, len(asked))
         try:
             if name in THOROUGH:
-                answer = THOROUGH[name](schedule, epsilon)
-            else:
-                answer = {**FILTERS, **ACCOUNTANTS}[name](schedule)
-                if epsilon is not None and name in FILTERS:
-                    answer = answer._replace(steps=admitted(name, schedule, epsilon))
+                answers[name] = THOROUGH[name](schedule, epsilon)
+                continue
+            answer = {**FILTERS, **ACCOUNTANTS}[name](schedule)
+            steps = admitted(name, schedule, epsilon) if epsilon is not None and name in FILTERS else None
+            answers[name] = answer._replace(steps=steps)
         except ValueError as problem:
             left_out[name] = " ".join(str(problem).split())
-            continue
-        rows.append((name, answer.epsilon, answer.lower, answer.kind, answer.steps))
-    return rows, left_out
+    return answers, left_out

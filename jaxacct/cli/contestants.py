@@ -57,14 +57,14 @@ class Answer(NamedTuple):
 
     Attributes:
         epsilon: at the schedule's delta; NaN where only ``steps`` was asked for.
-        kind: "proven", "asymptotic" (no bound), or "as claimed" by another library.
         lower: the truth is above it, where that is known; else NaN.
+        kind: "proven", "asymptotic" (no bound), or "as claimed" by another library.
         steps: how many of the schedule's steps are admitted within the target, or None.
     """
 
     epsilon: float
-    kind: str = "proven"
     lower: float = math.nan
+    kind: str = "proven"
     steps: int | None = None
 
 
@@ -109,7 +109,7 @@ def _approximate_gdp(schedule: Schedule) -> Answer:
         with contextlib.suppress(ValueError):  # a step outside of the regime
             total = float(schedule.total(filters.approximate_gdp(1.0, regime)._cost))
             budget = filters.approximate_gdp(total, regime)
-            return Answer(float(budget.guarantee.epsilon(schedule.delta)), "asymptotic")
+            return Answer(float(budget.guarantee.epsilon(schedule.delta)), kind="asymptotic")
     raise ValueError("it is for sampled Gaussians of rates all below 0.2, or all above 0.8")
 
 
@@ -177,7 +177,7 @@ def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
             made.compose(to_dp_event(schedule.whole()))
         except dp_accounting.UnsupportedEventError as problem:
             raise ValueError(str(problem)) from None
-        return Answer(float(made.get_epsilon(schedule.delta)), "as claimed")
+        return Answer(float(made.get_epsilon(schedule.delta)), kind="as claimed")
 
     return ask
 

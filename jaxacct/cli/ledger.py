@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.page import Page, examples
 from jaxacct.cli.run_options import mechanism_options
@@ -75,9 +76,9 @@ def create(
     priced_menu, is made in Python: jaxacct.Ledger(path, filter).
     """
     from jaxacct import filters
-    from jaxacct.ledger import Ledger
+    from jaxacct.ledger import Ledger, LedgerError
 
-    with _plain():
+    with plain_errors(LedgerError):
         given = parameters_of(filter_name, parameters)
         own = {word.strip("[]") for word in FILTERS[filter_name].split()}
         stated = given.get("delta") if "epsilon" in given else None
@@ -128,7 +129,7 @@ def request(
     Epsilons are at the ledger's delta. Those of a cost, of what is spent and of what is left are the epsilons of
     budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
     """
-    with _plain(), _opened(place, timeout, clock_tolerance) as book:
+    with _opened(place, timeout, clock_tolerance) as book:
         query, assumed = query_of(cost, given)
         entry = book.charge(query, label)
         reading = entry.reading() if entry.reading else book.reading()
@@ -149,7 +150,7 @@ def request(
 @_CLOCK
 def release(place: str, number: int, timeout: float, as_json: bool, clock_tolerance: float) -> None:
     """Write down that the output of an admitted request was released."""
-    with _plain(), _opened(place, timeout, clock_tolerance) as book:
+    with _opened(place, timeout, clock_tolerance) as book:
         book.released(number)
         head = book.head
     if as_json:
@@ -163,7 +164,7 @@ def release(place: str, number: int, timeout: float, as_json: bool, clock_tolera
 @click.option("--last", type=click.IntRange(min=0), default=10, show_default=True, help="How many requests to list.")
 def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     """Print what is spent and left, and the last requests."""
-    with _plain(), _opened(place, timeout) as book:
+    with _opened(place, timeout) as book:
         history = book.history()
         spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
         reading, name, head = book.reading(), type(book.filter).__name__, book.head
@@ -197,18 +198,19 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
 @click.option("--head", help="What an earlier verify printed: finds whether the ledger was cut or rewritten since.")
 def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
     """Check every hash, replay every decision; exit code 1 if the ledger does not hold together."""
-    from jaxacct.ledger import LedgerCorrupted
+    from jaxacct.ledger import Ledger, LedgerCorrupted, LedgerError
 
-    try:
-        with _plain(LedgerCorrupted), _opened(place, timeout) as book:
-            report = book.verify(head)
-    except LedgerCorrupted as problem:
-        words = " ".join(str(problem).split())
-        if as_json:
-            _print(verified=False, problem=words)
-        else:
-            click.echo(f"NOT VERIFIED: {words}", err=True)
-        click.get_current_context().exit(1)
+    with plain_errors(LedgerError):
+        try:
+            with Ledger(place, create=False, timeout=timeout) as book:
+                report = book.verify(head)
+        except LedgerCorrupted as problem:
+            words = " ".join(str(problem).split())
+            if as_json:
+                _print(verified=False, problem=words)
+            else:
+                click.echo(f"NOT VERIFIED: {words}", err=True)
+            click.get_current_context().exit(1)
     counts = {"requests": report.requests, "admitted": report.admitted, "refused": report.refused}
     if as_json:
         _print(verified=True, head=report.head, **counts, released=report.released)
@@ -224,7 +226,7 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
 @click.option("--out", type=click.Path(dir_okay=False, writable=True), help="A file; without it, standard output.")
 def export(place: str, timeout: float, events: bool, out: str | None) -> None:
     """Print the whole ledger as stable JSON: the same text for the same history."""
-    with _plain(), _opened(place, timeout) as book:
+    with _opened(place, timeout) as book:
         if out is not None and _is_part_of(out, place):
             raise ValueError(f"out must be another file than the ledger, got {out}")
         text = f"{book.export('dp_events')!r}\n" if events else book.export()
@@ -248,22 +250,15 @@ def _told(make: Callable[..., Any], quiet: bool) -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def _plain(*but: type[BaseException]) -> Iterator[None]:
-    """Turns what may go wrong into one clear line and exit code 2."""
-    from jaxacct.ledger import LedgerError
+def _opened(place: str, timeout: float, clock_tolerance: float = 5.0) -> Iterator[Ledger]:
+    """The ledger; what may go wrong with it is one clear line and exit code 2."""
+    from jaxacct.ledger import Ledger, LedgerError
 
-    try:
-        yield
-    except (ValueError, OSError, ImportError, LedgerError) as problem:
-        if isinstance(problem, but):
-            raise
-        raise click.UsageError(" ".join(str(problem).split())) from None
-
-
-def _opened(place: str, timeout: float, clock_tolerance: float = 5.0) -> Ledger:
-    from jaxacct.ledger import Ledger
-
-    return Ledger(place, create=False, timeout=timeout, clock_tolerance=clock_tolerance)
+    with (
+        plain_errors(LedgerError),
+        Ledger(place, create=False, timeout=timeout, clock_tolerance=clock_tolerance) as book,
+    ):
+        yield book
 
 
 def _is_part_of(out: str, place: str) -> bool:

@@ -15,6 +15,9 @@ from typing import Any
 
 import click
 
+Report = Callable[[int, int], None] | None
+"""Takes how much is done, and of how much; None where nothing is to be said."""
+
 _DELAY = 1.0  # seconds of work before anything is said about it
 
 
@@ -68,28 +71,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def tqdm(**options: Any) -> Any:
-    """A tqdm bar on standard error, where that is a terminal and nobody said --quiet."""
-    import tqdm as package
-
-    from jaxacct.cli.page import wanted
-
-    return package.tqdm(disable=wanted("quiet") or not sys.stderr.isatty(), **options)
-
-
 @contextlib.contextmanager
-def progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Says on a terminal's standard error how far work has come, once it took a second; otherwise nothing.
-
-    What it yields is a function of (done, total), or None where nothing is to be said.
-    """
+def progress(label: str, quiet: bool) -> Iterator[Report]:
+    """Says on a terminal's standard error how far work has come, once it took a second; otherwise nothing."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     start, shown = time.monotonic(), None
-    hint = threading.Timer(
-        _DELAY, lambda: click.echo(f"{label}: a first call of its kind compiles for some seconds", nl=False, err=True)
-    )
+    hint = threading.Timer(_DELAY, lambda: click.echo(f"{label} ...", nl=False, err=True))
     hint.daemon = True
     hint.start()
 

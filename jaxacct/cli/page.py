@@ -72,26 +72,7 @@ def relation_option(command: Any) -> Any:
 
 def shared(command: Any) -> Any:
     """``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
-    return _printing(command)
-
-
-def printing(command: Any) -> Any:
-    """The same, but asked for by `wanted` wherever it matters."""
-
-    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        ctx.meta[f"jaxacct.{param.name}"] = value
-
-    return _printing(command, expose_value=False, callback=keep)
-
-
-def wanted(name: str) -> bool:
-    """Whether an option of `printing` was given: "as_json" or "quiet"."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(f"jaxacct.{name}"))
-
-
-def _printing(command: Any, **options: Any) -> Any:
-    flag = functools.partial(under("Output"), is_flag=True, **options)
+    flag = functools.partial(under("Output"), is_flag=True)
     text = "Print one JSON object, with full precision; what is infinite or unknown is null."
     command = flag("-q", "--quiet", help="No progress bar.")(command)
     return flag("--json", "as_json", help=text)(command)

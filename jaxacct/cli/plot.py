@@ -14,7 +14,6 @@ from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
-from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
 _HERE = "jaxacct.cli.plot"
@@ -129,9 +128,6 @@ def _draw(name: str, arguments: dict[str, Any], **options: Any) -> None:
     _named(output)
     runs = runs_of(arguments)
     with plain_errors(), progress("plot", quiet):
-        import jax
-
-        cache_compilations(jax)
         mechanism, steps = composed(runs)
         _written(
             lambda plotting: getattr(plotting, name)(mechanism, steps=steps, relation=relation, **options),

@@ -73,27 +73,20 @@ class Run(NamedTuple):
 
     def mechanism(self) -> Any:
         """One run of it."""
-        from jaxacct import mechanisms
+        from jaxacct import mechanisms as m
 
-        made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
+        made = getattr(m, FAMILIES[self.family].name)(**self.parameters)
         if self.largest is not None:
-            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
+            return m.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
         if self.sample is not None:
-            kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
+            kind = m.SampledWithReplacement if self.replaced else m.SampledWithoutReplacement
             made = kind(made, *self.sample)
         if self.epoch is not None:
             batches, times = self.epoch
-            return (
-                mechanisms.Shuffled(made, batches)
-                if times is None
-                else mechanisms.RandomAllocation(made, batches, times)
-            )
+            return m.Shuffled(made, batches) if times is None else m.RandomAllocation(made, batches, times)
         # An array of rates is not 1, whatever is in it.
-        return (
-            made
-            if isinstance(self.rate, (int, float)) and self.rate == 1
-            else mechanisms.PoissonSampled(made, self.rate)
-        )
+        none = isinstance(self.rate, (int, float)) and self.rate == 1
+        return made if none else m.PoissonSampled(made, self.rate)
 
     def described(self) -> dict[str, Any]:
         """What it is, for JSON; scalar values."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
+import platform
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 
-def cache_compilations(jax: Any) -> None:
-    """Keeps compiled programs in the user's cache folder, where JAX was not told of one: later calls start fast."""
-    if jax.config.jax_compilation_cache_dir is None:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(base / "jaxacct" / "compiled"))
+def cache_compilations() -> None:
+    """Keeps compiled programs beside the tables, unless the user has a place for them: later calls start fast.
+
+    One folder for each machine: a program for one processor may not run on another that shares the home directory.
+    """
+    import jax
+
+    from jaxacct.filters.menus import cache
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        folder = cache.directory() / "compiled" / (platform.node() or "here")
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 

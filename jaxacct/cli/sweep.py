@@ -18,7 +18,6 @@ from jaxacct.cli.output import json_text, progress, table
 from jaxacct.cli.page import Page, csv_or_json, examples, output_file, relation_option, under
 from jaxacct.cli.run_options import mechanism_options, option_of, runs_of, take_multiplier
 from jaxacct.cli.runs import FAMILIES, Run, composed, said_of
-from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 _WHOLE = ("steps", "sample_size", "dataset_size", "largest", "batches", "participations")
@@ -143,11 +142,8 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
 def _answered(
     run: Run, others: list[Run], flat: dict[str, Any], wanted: str, own: str, relation: str, report: Any
 ) -> dict[str, np.ndarray]:
-    import jax
-
     from jaxacct import accounting
 
-    cache_compilations(jax)
     if wanted == "noise":
         # The columns say how far off an answer may be.
         warnings.simplefilter("ignore", RuntimeWarning)

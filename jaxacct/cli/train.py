@@ -6,13 +6,13 @@ import importlib.util
 import math
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
-from jaxacct.cli.page import Page, examples, printing
+from jaxacct.cli.page import Page, examples, shared
 from jaxacct.cli.runs import warn_of_delta
 
 _NEEDED = {
@@ -28,21 +28,17 @@ _NEEDED = {
 _INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
-class _Recipe(NamedTuple):
-    """What a data set is trained with unless options say otherwise; tuned on held-out data (public)."""
-
-    model: str
-    rate: float
-    steps: int
-    learning_rate: float
-    physical_batch: int
-
-
+# What a data set is trained with unless options say otherwise; tuned on held-out data (public).
 _RECIPES = {
-    "digits": _Recipe("mlp", 0.15, 300, 0.15, 256),
-    "adult": _Recipe("linear", 0.15, 300, 1.0, 2048),
-    "mnist": _Recipe("linear", 0.15, 300, 0.1, 512),
+    "digits": {"model": "mlp", "rate": 0.15, "steps": 300, "learning_rate": 0.15, "physical_batch": 256},
+    "adult": {"model": "linear", "rate": 0.15, "steps": 300, "learning_rate": 1.0, "physical_batch": 2048},
+    "mnist": {"model": "linear", "rate": 0.15, "steps": 300, "learning_rate": 0.1, "physical_batch": 512},
 }
+# The options that a report lists, and that a resumed run must agree in.
+_SETTINGS = (
+    "model", "filter", "schedule", "sampling", "largest", "epsilon", "delta", "steps", "rate", "clip", "learning_rate",
+    "physical_batch", "evaluate_every",
+)  # fmt: skip
 
 
 @click.command(
@@ -53,12 +49,10 @@ _RECIPES = {
         "train --data adult --path adult.zip --epochs 40 --seed 1 --json --quiet",
     ),
 )
-@printing
 @click.option("--data", type=click.Choice(["digits", "adult", "mnist"]), default="digits", show_default=True)
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
     "--filter",
-    "filter_name",
     type=click.Choice(["priced-box", "renyi", "gdp", "approximate-gdp"]),
     default="priced-box",
     show_default=True,
@@ -103,28 +97,19 @@ _RECIPES = {
 @click.option("--checkpoint-every", type=int, default=25, show_default=True, help="Steps between checkpoints.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --checkpoint (or begin it, if there is none).")
 @click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
+@shared
 def train(
     data: str,
     path: Path | None,
-    filter_name: str,
-    schedule: str,
-    sampling: str,
-    largest: int | None,
-    epsilon: float,
-    delta: float,
-    steps: int | None,
     epochs: float | None,
-    rate: float | None,
-    model: str | None,
-    clip: float,
-    learning_rate: float | None,
-    physical_batch: int | None,
     seed: int | None,
     output: Path | None,
-    evaluate_every: int,
     checkpoint: Path | None,
     checkpoint_every: int,
     resume: bool,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
 
@@ -141,49 +126,36 @@ def train(
     from jaxacct.cli.train_run import run
     from jaxacct.training import stop_on_interrupt
 
-    recipe = _RECIPES[data]
-    if rate is None:
-        rate = 1.0 if filter_name == "gdp" else recipe.rate
+    settings: dict[str, Any] = {
+        name: _RECIPES[data].get(name) if given[name] is None else given[name] for name in _SETTINGS
+    }
+    if given["rate"] is None and settings["filter"] == "gdp":
+        settings["rate"] = 1.0
     with plain_errors():
-        if steps is not None and epochs is not None:
+        if given["steps"] is not None and epochs is not None:
             raise ValueError("steps and epochs are two ways to say the same: give one of them")
         if resume and checkpoint is None:
             raise ValueError("resume needs checkpoint, the folder of the run to go on with")
-        if sampling != "poisson":
-            filter_name = _own_filter(sampling, schedule, checkpoint)
-        if largest is not None and sampling != "truncated":
-            raise ValueError(f"largest goes with sampling truncated, got sampling {sampling}")
+        if settings["sampling"] != "poisson":
+            settings["filter"] = _own_filter(settings["sampling"], settings["schedule"], checkpoint)
+        if settings["largest"] is not None and settings["sampling"] != "truncated":
+            raise ValueError(f"largest goes with sampling truncated, got sampling {settings['sampling']}")
         _validate.count(checkpoint_every=checkpoint_every)
-        _validate.positive(epsilon=epsilon, rate=rate, clip=clip, evaluate_every=evaluate_every)
-        _validate.rate(rate=rate)
-        _validate.probability(delta=delta)
+        _validate.positive(**{name: settings[name] for name in ("epsilon", "rate", "clip", "evaluate_every")})
+        _validate.rate(rate=settings["rate"])
+        _validate.probability(delta=settings["delta"])
         if epochs is not None:
             _validate.positive(epochs=epochs)
-            steps = math.ceil(epochs / rate)
-        settings = {
-            "model": model or recipe.model,
-            "filter": filter_name,
-            "schedule": schedule,
-            "sampling": sampling,
-            "largest": largest,
-            "epsilon": epsilon,
-            "delta": delta,
-            "steps": recipe.steps if steps is None else steps,
-            "rate": rate,
-            "clip": clip,
-            "learning_rate": recipe.learning_rate if learning_rate is None else learning_rate,
-            "physical_batch": recipe.physical_batch if physical_batch is None else physical_batch,
-            "evaluate_every": evaluate_every,
-        }
+            settings["steps"] = math.ceil(epochs / settings["rate"])
         _validate.count(steps=settings["steps"], physical_batch=settings["physical_batch"])
         _validate.positive(learning_rate=settings["learning_rate"])
         if settings["physical_batch"] > 2**18:
             raise ValueError(f"physical_batch must be at most {2**18}, got {settings['physical_batch']}")
         folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
-    warn_of_delta(delta, [])
+    warn_of_delta(settings["delta"], [])
     durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
-        run(data, path, settings, seed, folder, interrupted, durable)
+        run(data, path, settings, seed, folder, interrupted, durable, as_json, quiet)
         stopped = interrupted()
     if stopped:
         click.get_current_context().exit(_INTERRUPTED)
@@ -191,7 +163,7 @@ def train(
 
 def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
     """The name of the filter of a sampler; raises, with what would work, where such a sampler has no analysis."""
-    if click.get_current_context().get_parameter_source("filter_name") == ParameterSource.COMMANDLINE:
+    if click.get_current_context().get_parameter_source("filter") == ParameterSource.COMMANDLINE:
         raise ValueError(
             f"filter goes with sampling poisson: {sampling} batches are charged by a menu of their own mechanism "
             "alone; leave --filter out"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import platform
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import jax
 import jax.numpy as jnp
 import optax
+import tqdm
 
 from jaxacct import training
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json, tqdm
-from jaxacct.cli.page import wanted
-from jaxacct.filters.menus import cache
+from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.start import cache_compilations
 
 # Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
 _TRUSTED_SIGMA = 2.0
@@ -29,15 +29,17 @@ def run(
     settings: dict[str, Any],
     seed: int | None,
     folder: Path,
-    interrupted: Any,
+    interrupted: Callable[[], bool],
     durable: dict[str, Any] | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Plans the budget, trains, and writes the report into ``folder``.
 
     ``settings`` are the options of the run, as the report lists them; ``interrupted`` says whether Ctrl-C was pressed;
     ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints.
     """
-    _keep_compiled()
+    cache_compilations()
     with plain_errors():
         dataset = training.load(data, path)
         keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
@@ -45,7 +47,7 @@ def run(
         network = training.build(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
-        budget = _planned(settings, len(dataset.train_y))
+        budget = _planned(settings, len(dataset.train_y), quiet)
         folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
     if budget.sampler is not None:
@@ -57,7 +59,7 @@ def run(
         "held_out_examples": len(dataset.test_y),
         "held_out_is_public": True,
     }
-    _introduce(description, settings, budget, seed)
+    _introduce(description, settings, budget, seed, as_json)
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
@@ -92,8 +94,11 @@ def run(
             )
             step, state = durably.step, durably.state
         bar = open_run.enter_context(
-            tqdm(initial=int(state.step), total=settings["steps"], unit="step", dynamic_ncols=True, mininterval=0.2)
-        )
+            tqdm.tqdm(
+                disable=quiet or not sys.stderr.isatty(), initial=int(state.step), total=settings["steps"],
+                unit="step", dynamic_ncols=True, mininterval=0.2,
+            )
+        )  # fmt: skip
 
         def show(record: training.StepRecord, accuracy: float) -> None:
             if record.step > settings["steps"]:
@@ -123,36 +128,27 @@ def run(
     )
     with plain_errors():
         files = training.write_report(report, folder)
-    if wanted("as_json"):
+    if as_json:
         say_json({**report, "files": [str(file) for file in files]})
         return
     click.echo(training.table(report))
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
-def _keep_compiled() -> None:
-    """Keeps compiled programs beside the tables, unless the user has a place for them: they take most of a start.
-
-    One folder for each machine: a program for one processor may not run on another that shares the home directory.
-    """
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update(
-            "jax_compilation_cache_dir", str(cache.directory() / "compiled" / (platform.node() or "here"))
-        )
-
-
-def _planned(settings: dict[str, Any], size: int) -> Any:
+def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budget:
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["sampling"] != "poisson":
         return training.plan_sampled_budget(
             settings["sampling"], size=size, largest=settings["largest"], piece=settings["physical_batch"], **target
         )
-    with progress("table of prices", wanted("quiet")) as told:
+    with progress("table of prices", quiet) as told:
         return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
 
 
-def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed: int | None) -> None:
-    say = partial(click.echo, err=wanted("as_json"))  # JSON has standard output to itself
+def _introduce(
+    data: dict[str, Any], settings: dict[str, Any], budget: training.Budget, seed: int | None, as_json: bool
+) -> None:
+    say = partial(click.echo, err=as_json)  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
     noise = f"{sigmas[0]:.4g}" if len(set(sigmas)) == 1 else f"{max(sigmas):.4g} to {min(sigmas):.4g}"
     say(

@@ -42,7 +42,7 @@ class Check(Protocol):
         """The cost of all answers together."""
         ...
 
-    def start(self, key: Array) -> Any:
+    def start(self, key: Array) -> object:
         """What the check keeps secret between answers."""
         ...
 

@@ -42,7 +42,8 @@ def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLik
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order)
+    _validate.epsilon(epsilon=epsilon)
+    _validate.greater(1.0, order=order)
     _validate.probability(delta=delta)
     return _approximate_epsilon(epsilon, order, delta, bool(tight))
 
@@ -66,14 +67,10 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order)
-    _validate.probability(confidence=confidence)
-    return _bayes_factor(epsilon, order, confidence)
-
-
-def _check(epsilon: ArrayLike, order: ArrayLike) -> None:
     _validate.epsilon(epsilon=epsilon)
     _validate.greater(1.0, order=order)
+    _validate.probability(confidence=confidence)
+    return _bayes_factor(epsilon, order, confidence)
 
 
 @in_float64

@@ -162,7 +162,7 @@ class Result:
         return getattr(self.definition, "delta", 0.0)
 
 
-def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
+def post_process(released: Any, f: Callable[[Any, ArrayLike], object]) -> Any:
     """``f`` applied to what was released, with its epsilon kept (the paper's circled dot, equations 6 and 7).
 
     Args:
@@ -178,7 +178,7 @@ def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
         _validate.instance(Result | Callable, released=released)
 
         @functools.wraps(released, updated=())
-        def mechanism(*args: Any, **kwargs: Any) -> Result:
+        def mechanism(*args: object, **kwargs: object) -> Result:
             return post_process(released(*args, **kwargs), f)
 
         return mechanism

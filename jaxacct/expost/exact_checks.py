@@ -55,7 +55,7 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
         ValueError: concrete tables that are not probabilities (sums are checked to 1e-9), or of bad shapes.
     """
     _validate.numbers(p=p, q=q, epsilons=epsilons)
-    if np.shape(p)[-1:] != np.shape(q)[-1:] or np.shape(p)[-1:] != np.shape(epsilons)[-1:] or not np.ndim(p):
+    if len({np.shape(x)[-1:] for x in (p, q, epsilons)}) > 1 or not np.ndim(p):
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
     _check_values(epsilons, p=p, q=q)
@@ -109,10 +109,8 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
         ValueError: concrete tables that are not probabilities, or shapes that do not fit.
     """
     _validate.numbers(table=table, epsilons=epsilons, kernel=kernel)
-    count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else -1
-    if not (
-        np.ndim(table) and np.shape(table)[-1] == count and np.ndim(kernel) == 2 and np.shape(kernel)[0] == count > 0
-    ):
+    outcomes = {np.shape(table)[-1:], np.shape(epsilons), np.shape(kernel)[:1]}
+    if len(outcomes) > 1 or (0,) in outcomes or np.ndim(kernel) != 2:
         shapes = f"{np.shape(table)}, {np.shape(epsilons)} and {np.shape(kernel)}"
         raise ValueError(f"table, epsilons and kernel must have the same outcomes, got shapes {shapes}")
     _check_values(epsilons, table=table, kernel=kernel)

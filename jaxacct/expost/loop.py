@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import Result
 from jaxacct.filters.amounts import caller_dtype
 
+T = TypeVar("T")
+Progress = Callable[[str], object]
+State = tuple[Array, Array, Array, T]  # steps, whether the check passed, scores, what is carried
 # (number, what is carried) -> (what is carried, whether the check passes, the score that it publishes)
-Attempt = Callable[[Any, Any], tuple[Any, Array, Array]]
+Attempt = Callable[[Array, T], tuple[T, Array, Array]]
 
 
 @_register
@@ -34,9 +37,9 @@ class Released:
     """
 
     result: Result
-    steps: Any
-    passed: Any
-    scores: Any
+    steps: Array
+    passed: Array
+    scores: Array
 
     def report(self, *, delta: float = 1e-5) -> str:
         """A few lines for people: what happened, the cost, and the cost in (epsilon, delta), rounded up."""
@@ -57,7 +60,7 @@ class Released:
         return "\n".join(lines)
 
 
-def scalar(score: Any) -> Any:
+def scalar(score: Array) -> Array:
     """``score`` itself."""
     try:
         _validate.number(accurate=score)
@@ -68,13 +71,13 @@ def scalar(score: Any) -> Any:
 
 
 def loop(
-    attempt: Attempt,
-    carried: Any,
+    attempt: Attempt[T],
+    carried: T,
     count: int,
-    private: Any,
-    spent: Callable[[int, Any], Any],
-    progress: Callable[[str], Any] | None,
-) -> tuple[Any, Any, Any, Any]:
+    private: object,
+    spent: Callable[[int, T], Array],
+    progress: Progress | None,
+) -> State[T]:
     """``(steps, passed, scores, carried)`` after at most ``count`` attempts; traced if ``private`` holds a tracer.
 
     ``spent(steps, carried)`` is what the progress line calls epsilon.
@@ -84,10 +87,10 @@ def loop(
     if progress is not None:
         raise ValueError("progress must be None inside a trace, got a function")
 
-    def unfinished(state: tuple[Array, Array, Array, Any]) -> Array:
+    def unfinished(state: State[T]) -> Array:
         return (state[0] < count) & ~state[1]
 
-    def step(state: tuple[Array, Array, Array, Any]) -> tuple[Array, Array, Array, Any]:
+    def step(state: State[T]) -> State[T]:
         steps, _, scores, inner = state
         inner, passed, score = attempt(steps, inner)
         return steps + 1, passed, scores.at[steps].set(score), inner
@@ -97,8 +100,8 @@ def loop(
 
 
 def _python_loop(
-    attempt: Attempt, carried: Any, count: int, spent: Callable[[int, Any], Any], progress: Callable[[str], Any] | None
-) -> tuple[int, bool, np.ndarray, Any]:
+    attempt: Attempt[T], carried: T, count: int, spent: Callable[[int, T], Array], progress: Progress | None
+) -> tuple[int, bool, np.ndarray, T]:
     scores, passed, steps = np.full(count, np.nan), False, 0
     while steps < count and not passed:
         carried, answer, score = attempt(steps, carried)

@@ -38,7 +38,7 @@ def laplace(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.where(side > 0.5, 1.0, -1.0) * -jnp.log(size)
 
 
-def released(key: Array, draw: Callable[..., Array], dtype: str, value: Any, *more: Any) -> Any:
+def released(key: Array, draw: Callable[..., Array], dtype: str, value: object, *more: object) -> Any:
     """``draw(key of the leaf, leaf, *leaves of more)``, in float64, rounded to the float types of ``value``'s leaves.
 
     ``dtype`` is the caller's float type (`filters.amounts.caller_dtype`): integer leaves come back in it, and no leaf

@@ -8,11 +8,12 @@ round the sum up to the next filter's budget (Feldman, Zrnic 2021; Lécuyer 2021
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pieces import join, split_exact
@@ -21,6 +22,7 @@ from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
+from jaxacct.mechanisms.base import Mechanism
 
 _LEAST, _MOST = 2.0**-60, 2.0**90
 
@@ -52,7 +54,7 @@ class RenyiOdometer(AtOneOrder):
         """The state with nothing spent."""
         return RenyiOdometerState(jnp.zeros(3, jnp.float32))
 
-    def update(self, query: Any, state: RenyiOdometerState) -> RenyiOdometerState:
+    def update(self, query: Mechanism | ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
         Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
@@ -69,14 +71,14 @@ class RenyiOdometer(AtOneOrder):
         """The sum so far, rounded up, in the caller's float type."""
         return join(state.pieces)
 
-    def result(self, output: Any, state: RenyiOdometerState) -> Result:
+    def result(self, output: object, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
         return Result(output, self.spent(state), self.definition)
 
 
 @reentrant_x64
 @jax.jit
-def _update(cost: Any, state: RenyiOdometerState) -> RenyiOdometerState:
+def _update(cost: ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
     cost = jnp.asarray(cost, jnp.float64)
     total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)

@@ -66,8 +66,8 @@ def precision_weighted(key: Array, value: Any, epsilons: ArrayLike, *, order: Ar
 
 def brownian_step(
     key: Array,
-    value: Any,
-    previous: Any,
+    value: object,
+    previous: object,
     spent: ArrayLike,
     epsilon: ArrayLike,
     *,
@@ -106,25 +106,22 @@ def brownian_step(
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
     value, previous, *parameters = settled(value, previous, spent, epsilon, order, sensitivity)
-    return _stepped(key, value, previous, caller_dtype(), *parameters)
+    dtype = caller_dtype()
+    with jax.enable_x64(True):
+        spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
+        sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
+        weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
+        sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
+
+        def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
+            last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
+            mean = jnp.where(weight > 0, weight * leaf, 0.0) + (1 - weight) * last
+            return mean + sigma * _noise.normal(leaf_key, leaf.shape)
+
+        return _noise.released(key, draw, dtype, value, previous)
 
 
-@reentrant_x64
-def _stepped(key: Array, value: Any, previous: Any, dtype: str, *parameters: ArrayLike) -> Any:
-    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
-    sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
-    weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
-    sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
-
-    def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
-        last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
-        mean = jnp.where(weight > 0, weight * leaf, 0.0) + (1 - weight) * last
-        return mean + sigma * _noise.normal(leaf_key, leaf.shape)
-
-    return _noise.released(key, draw, dtype, value, previous)
-
-
-def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+def laplace_reduction(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
     """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
 
     The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
@@ -139,7 +136,7 @@ def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivit
 
 def _released(
     noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
-) -> Any:
+) -> object:
     check_budgets(epsilons)
     check_order(order)
     check_sizes(sensitivity=sensitivity)
@@ -152,7 +149,7 @@ def _released(
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
-def _added(noise: Callable[..., Array], key: Array, value: Any, dtype: str, *parameters: ArrayLike) -> Any:
+def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *parameters: ArrayLike) -> object:
     epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
     rising = jnp.all(epsilons[1:] >= epsilons[:-1])
     sane = rising & usable_order(order) & usable(epsilons[0], epsilons[-1], sensitivity)

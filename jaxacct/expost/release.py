@@ -8,18 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
-from jaxacct.expost.loop import Released, loop, scalar
-from jaxacct.expost.odometer import RenyiOdometer
+from jaxacct.expost.loop import Progress, Released, loop, scalar
+from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
+from jaxacct.mechanisms.base import Mechanism
 
+_Carried = tuple[object, RenyiOdometerState]  # of `compose_until`
 _MOST = 2**24  # releases of one run: their scores are kept
 
 
@@ -31,7 +33,7 @@ def release_until(
     *,
     key: Array,
     disjoint: bool = False,
-    progress: Callable[[str], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Released:
     """Releases with growing budgets until ``check`` passes, with the ex-post cost of everything released.
 
@@ -72,12 +74,12 @@ def release_until(
     path = mechanism.path(path_key, epsilons)
     state = check.start(jax.random.fold_in(check_key, 0))
 
-    def attempt(index: Any, carried: None) -> tuple[None, Array, Array]:
+    def attempt(index: Array, carried: None) -> tuple[None, Array, Array]:
         release = jax.tree.map(lambda leaf: leaf[index], path)
         passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, scalar(accurate(release)), index)
         return carried, passes, score
 
-    def so_far(steps: int, _: None) -> Any:
+    def so_far(steps: int, _: None) -> Array:
         return np.asarray(mechanism.spent(epsilons))[steps - 1]
 
     private = (key, path, state, epsilons, check)
@@ -88,8 +90,8 @@ def release_until(
 
 
 def compose_until(
-    step: Callable[[Any, Any, Any], tuple[Any, Any]],
-    start: Any,
+    step: Callable[[Array, Any, Array], tuple[Any, Mechanism | ArrayLike]],
+    start: object,
     accurate: Callable[[Any], ArrayLike],
     check: Check,
     *,
@@ -97,7 +99,7 @@ def compose_until(
     most: int,
     key: Array,
     disjoint: bool = False,
-    progress: Callable[[str], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Released:
     """Algorithm 1 for any Rényi mechanisms: run steps, each with a budget of its own choice, until ``check`` passes.
 
@@ -133,7 +135,7 @@ def compose_until(
     step_key, check_key = jax.random.split(key)
     secret = check.start(jax.random.fold_in(check_key, 0))
 
-    def attempt(index: Any, carried: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array, Array]:
+    def attempt(index: Array, carried: _Carried) -> tuple[_Carried, Array, Array]:
         released = step(jax.random.fold_in(step_key, index), carried[0], index)
         if not (isinstance(released, tuple) and len(released) == 2):
             raise ValueError(f"step must return (state, query), got {released!r:.200}")
@@ -150,7 +152,7 @@ def compose_until(
     return Released(cost, steps, passed, scores)
 
 
-def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) -> None:
+def _loop_arguments(check: object, disjoint: object, progress: object, **functions: object) -> None:
     _validate.function(**functions)
     if progress is not None:
         _validate.function(progress=progress)
@@ -159,7 +161,7 @@ def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) 
     _validate.truth(disjoint=disjoint)
 
 
-def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: Any) -> Result:
+def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: object) -> Result:
     parts = Result(output, spent, have), Result(None, check.epsilon, check.definition)
     both = stopped_by(*parts) if disjoint else compose(*parts)
     return Result(output, both.epsilon, both.definition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -59,7 +60,7 @@ class _Gaussian(AtOneOrder):
         order: above 1, concrete.
     """
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
     order: float = dataclasses.field(metadata={"static": True})
 
@@ -90,7 +91,7 @@ class PrecisionWeighted(_Reduction, _Gaussian):
 class LaplaceReduction(_Reduction):
     """Laplace noise reduction; see `laplace_reduction` (``sensitivity`` is in l1)."""
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
 
     definition: ClassVar[Definition] = PureExPost()
@@ -115,23 +116,20 @@ class Doubling(_Gaussian):
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, independent of one another given the value."""
         check_row(epsilons)
-        value, epsilons, sensitivity = settled(self.value, epsilons, self.sensitivity)
-        return _fresh(key, value, epsilons, float(self.order), sensitivity, caller_dtype())
+        (value, row, scale), dtype = settled(self.value, epsilons, self.sensitivity), caller_dtype()
+        with jax.enable_x64(True):
+            row, scale = jnp.asarray(row, jnp.float64), jnp.asarray(scale, jnp.float64)
+            sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(self.order))
+            sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * self.order / row) * UP, jnp.nan)
+
+            def draw(leaf_key: Array, leaf: Array) -> Array:
+                noise = _noise.normal(leaf_key, (row.size, *leaf.shape))
+                return leaf + noise * sigmas.reshape(-1, *([1] * leaf.ndim))
+
+            return _noise.released(key, draw, dtype, value)
 
     @reentrant_x64
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)
         return inflated(jnp.cumsum(row), 2.0**-50 * row.shape[0])
-
-
-@reentrant_x64
-def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
-    row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
-    sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
-    sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
-
-    def draw(leaf_key: Array, leaf: Array) -> Array:
-        return leaf + _noise.normal(leaf_key, (row.size, *leaf.shape)) * sigmas.reshape(-1, *([1] * leaf.ndim))
-
-    return _noise.released(key, draw, dtype, value)

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import settled
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
@@ -116,7 +117,7 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
     return Result(result.output, in_caller_dtype(epsilon, up=True), to)
 
 
-def ex_ante(definition: Definition, cap: ArrayLike) -> Any:
+def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | ApproximateDP:
     """The ordinary guarantee of a mechanism that can never return an epsilon above ``cap``, on any data set.
 
     Rényi (Section 4): (order, cap)-Rényi. Pure: cap-DP. Approximate and probabilistic: (cap, delta)-DP. Each follows
@@ -162,14 +163,11 @@ def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequ
 
 
 def _total(epsilons: Sequence[ArrayLike], *, largest: bool = False) -> Array:
-    return in_caller_dtype(_wide_total(settled(*epsilons), largest), up=True)
-
-
-@reentrant_x64
-def _wide_total(epsilons: Sequence[ArrayLike], largest: bool) -> Array:
-    total = jnp.zeros(())
-    for epsilon in epsilons:
-        term = jnp.asarray(epsilon, jnp.float64)
-        term = jnp.where(term >= 0, term, jnp.inf)  # a traced NaN or negative number promises nothing
-        total = jnp.maximum(total, term) if largest else inflated(total + term, 2.0**-52)
-    return total
+    epsilons = settled(*epsilons)
+    with jax.enable_x64(True):
+        total = jnp.zeros(())
+        for epsilon in epsilons:
+            term = jnp.asarray(epsilon, jnp.float64)
+            term = jnp.where(term >= 0, term, jnp.inf)  # a traced NaN or negative number promises nothing
+            total = jnp.maximum(total, term) if largest else inflated(total + term, 2.0**-52)
+    return in_caller_dtype(total, up=True)

@@ -38,7 +38,6 @@ One account for each example, who pays for their own gradient: `individual_price
 """
 
 import warnings
-from typing import Any
 
 # `A as A`: the types of states have names here, and no pages.
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
@@ -150,7 +149,7 @@ _IN_ADVERSARY = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _IN_ADVERSARY:
         raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
     from jaxacct import adversary

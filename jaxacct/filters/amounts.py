@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ class SpentState(NamedTuple):
 # that enters a float32 jit as an argument would come out rounded, up half of the time.
 
 
-def check_budget(**named: Any) -> None:
+def check_budget(**named: ArrayLike) -> None:
     """Raises ValueError unless every concrete value is a number that the pieces represent exactly."""
     _validate.positive(**named)
     for name, value in named.items():
@@ -74,13 +74,13 @@ def split(value: ArrayLike) -> Array:
     return on_device(pieces_of(value))
 
 
-def pieces_of(value: Any) -> Array:
+def pieces_of(value: ArrayLike) -> Array:
     """`split` in the module of ``value`` (inside ``enable_x64``)."""
-    xp, value = floats(value)
-    return split_exact(xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan))
+    xp, number = floats(value)
+    return split_exact(xp.where((number >= 1e-18) & (number <= 1e30), number, np.nan))
 
 
-def exact(field: str) -> Any:
+def exact(field: str) -> property:
     """A property of a filter: the float64 number whose pieces are in ``field``."""
     return property(jax.enable_x64(True)(lambda self: join(getattr(self, field))))
 
@@ -112,17 +112,13 @@ def _top_and_low(words: Array) -> tuple[Array, Array]:
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 
 
-def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
-    """Whether all ``others`` broadcast to ``shape``, that of an account."""
-    try:
-        return np.broadcast_shapes(shape, *others) == shape
-    except ValueError:
-        return False
-
-
 def check_covered(accounts: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
     """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the accounts."""
-    if not covers(accounts, query, budget):
+    try:
+        covered = np.broadcast_shapes(accounts, query, budget) == accounts
+    except ValueError:
+        covered = False
+    if not covered:
         raise ValueError(
             f"query must match the state: its cost has shape {query}, the budget {budget}, and the state holds "
             f"accounts of shape {accounts}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"

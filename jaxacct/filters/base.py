@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,17 @@ from jaxacct.losses.grids.grid import LossGrid
 
 @runtime_checkable
 class Guarantee(Protocol):
-    """What holds for the whole interaction, however adaptively the queries were chosen.
+    """What holds for the whole interaction, however adaptively the queries were chosen."""
 
-    Attributes:
-        statement: a sentence that names the theorem and its assumptions.
-        is_bound: True for a proven bound; False for an approximation, whose `statement` says so in words.
-    """
+    @property
+    def statement(self) -> str:
+        """A sentence that names the theorem and its assumptions."""
+        ...
 
-    statement: str
-    is_bound: bool
+    @property
+    def is_bound(self) -> bool:
+        """True for a proven bound; False for an approximation, whose `statement` says so in words."""
+        ...
 
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon of the whole interaction at ``delta`` in (0, 1), rounded up; a float64 array."""
@@ -55,7 +57,7 @@ class Filter(Protocol):
         """The state with nothing spent."""
         ...
 
-    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run, and the state after it; a refused query leaves the state as it was."""
         ...
 
@@ -78,7 +80,7 @@ class AroundFilter:
     filter: Any
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         """The inner filter's."""
         return self.filter.guarantee
 
@@ -86,7 +88,7 @@ class AroundFilter:
         """The inner filter's state with nothing spent."""
         return self.filter.init()
 
-    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
         return self.filter.update(query, state)
 
@@ -103,10 +105,10 @@ class AroundFilter:
         return self.filter.fraction(state)
 
 
-def is_scalar_query(query: Any) -> bool:
+def is_scalar_query(query: object) -> TypeGuard[ArrayLike]:
     """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
     if isinstance(query, int):
         return not isinstance(query, bool) and query.bit_length() < 64
     if isinstance(query, np.ndarray | np.generic | jax.Array):
-        return any(jnp.issubdtype(query.dtype, kind) for kind in (jnp.floating, jnp.integer))
+        return jnp.issubdtype(query.dtype, jnp.floating) or query.dtype.kind in ("i", "u")
     return isinstance(query, float)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from jaxacct.filters.additive.pure_dp import pure_dp
 from jaxacct.filters.additive.renyi import renyi
 from jaxacct.filters.additive.renyi_any import renyi_any
 from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
+from jaxacct.filters.base import Filter
 from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 
@@ -56,7 +57,7 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     return FROM_EPSILON[name](float(epsilon), float(delta), **others)
 
 
-def _largest(make: Callable[[float], Any], epsilon: float, delta: float) -> Any:
+def _largest(make: Callable[[float], Filter], epsilon: float, delta: float) -> Filter:
     """The filter of the largest budget found whose guarantee meets the target."""
 
     def fits(budget: float) -> bool:
@@ -77,7 +78,7 @@ def _largest(make: Callable[[float], Any], epsilon: float, delta: float) -> Any:
     return make(best)
 
 
-def _gdp_residue(epsilon: float, delta: float, *, slack: float | None = None, **others: Any) -> Any:
+def _gdp_residue(epsilon: float, delta: float, *, slack: float | None = None, **others: Any) -> Filter:
     spare = _SLACK * delta if slack is None else slack
     if not 0 <= spare < delta:
         raise ValueError(f"slack must be at least 0 and below delta, {delta:g}, got {spare:g}")
@@ -92,25 +93,21 @@ def _best_order(epsilon: float, delta: float) -> float:
     return float(orders[int(np.argmax(np.nan_to_num(share, nan=-np.inf)))])
 
 
-def _renyi(epsilon: float, delta: float, *, order: float | None = None) -> Any:
+def _renyi(epsilon: float, delta: float, *, order: float | None = None) -> Filter:
     return renyi(epsilon, delta, order=_best_order(epsilon, delta) if order is None else order)
 
 
-def _renyi_any(epsilon: float, delta: float, *, orders: Any = None) -> Any:
+def _renyi_any(epsilon: float, delta: float, *, orders: Sequence[float] | None = None) -> Filter:
     if orders is None:
         best = _best_order(epsilon, delta / len(_AROUND))
         orders = [round(1.0 + factor * (best - 1.0), 0 if best > 10 else 1) for factor in _AROUND]
     return renyi_any(epsilon, delta, orders)
 
 
-def _approximate_zcdp(epsilon: float, delta: float, *, share: float = 0.5) -> Any:
-    return approximate_dp(epsilon, delta, share=share)
-
-
-FROM_EPSILON: dict[str, Callable[..., Any]] = {
-    "approximate_dp": _approximate_zcdp,
+FROM_EPSILON: dict[str, Callable[..., Filter]] = {
+    "approximate_dp": approximate_dp,
     "approximate_gdp": lambda e, d, **others: _largest(lambda b: approximate_gdp(b, **others), e, d),
-    "approximate_zcdp": _approximate_zcdp,
+    "approximate_zcdp": approximate_dp,
     "gdp": lambda e, d: _largest(gdp, e, d),
     "gdp_residue": _gdp_residue,
     "pure_dp": lambda e, d: _largest(pure_dp, e, d),

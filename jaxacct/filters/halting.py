@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters.base import Filter
 
 _MOST = 2**31 - 2
 
@@ -33,11 +35,11 @@ class Halted(NamedTuple):
 
 def halting_scan(
     step: Callable[[Any, Any], tuple[Any, Callable[[], Any]]],
-    filter: Any,
+    filter: Filter,
     carry: Any,
     *,
     state: Any = None,
-    length: Any = None,
+    length: ArrayLike | None = None,
 ) -> Halted:
     """Proposes, asks, runs; again and again, until a proposal is refused or ``length`` steps have run.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gdp import GDPFilter
@@ -25,8 +23,7 @@ from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _FAMILIES = (PureDPFilter, ZCDPFilter, RenyiFilter, GDPFilter)
 _MOST_LEVELS = 32
@@ -61,9 +58,7 @@ _STATEMENTS = {
 }
 
 
-@printed_as("odometer", "filter")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "odometer", "filter")
 class Odometer(AroundFilter):
     """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
 
@@ -77,7 +72,7 @@ class Odometer(AroundFilter):
         levels: how many filters the discretised family has, static; 0 for none.
     """
 
-    filter: Any
+    filter: PureDPFilter | ZCDPFilter | RenyiFilter | GDPFilter
     orders: tuple[float, ...] = dataclasses.field(metadata={"static": True})
     levels: int = dataclasses.field(metadata={"static": True})
 
@@ -162,7 +157,12 @@ def _of_levels(counter: Odometer, state: SpentState, delta: Array) -> Array:
     return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)
 
 
-def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] | None = None) -> Odometer:
+def odometer(
+    filter: PureDPFilter | ZCDPFilter | RenyiFilter | GDPFilter,
+    *,
+    levels: int | None = None,
+    orders: Sequence[float] | None = None,
+) -> Odometer:
     """An odometer for the queries of ``filter``, whose budget is the largest amount that it counts to.
 
     What it reads and by which theorem, by the kind of ``filter`` (P, Q: outputs on either of two neighbours):

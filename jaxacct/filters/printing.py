@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from jaxacct._numerics.host import at_hand
 T = TypeVar("T", bound=type)
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """A number in six digits; an array by its range and shape; a traced value by its dtype and shape."""
     if not at_hand(value):
         return str(jax.typeof(value))
@@ -27,7 +27,7 @@ def number(value: Any) -> str:
     return f"{array.min():.6g} to {array.max():.6g}, shape {array.shape}"
 
 
-def share(fraction: Any) -> str:
+def share(fraction: object) -> str:
     """How much of a budget is spent, in words."""
     amount, *shape = number(fraction).split(", ", 1)
     return f"spent {amount} of the budget" + "".join(f", {one}" for one in shape)
@@ -36,7 +36,7 @@ def share(fraction: Any) -> str:
 def printed_as(name: str, *shown: str) -> Callable[[T], T]:
     """Makes a filter print as the function that makes it, with the properties ``shown``."""
 
-    def represent(self: Any) -> str:
+    def represent(self: object) -> str:
         try:
             return f"{name}({', '.join(f'{one}={_of(getattr(self, one))}' for one in shown)})"
         except (TypeError, ValueError, AttributeError, IndexError):  # JAX puts placeholders into the leaves of trees
@@ -49,5 +49,5 @@ def printed_as(name: str, *shown: str) -> Callable[[T], T]:
     return wrap
 
 
-def _of(value: Any) -> str:
+def _of(value: object) -> str:
     return repr(value) if isinstance(value, str | tuple) or hasattr(value, "init") else number(value)

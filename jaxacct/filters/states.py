@@ -1,19 +1,27 @@
-"""Checks the arguments of `update`: raises if the state or the query has the wrong type."""
+"""`filter_class` makes a class a filter: a frozen pytree that checks its arguments and prints as its maker."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)
 _METHODS = (
     "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
     "loss_bound", "steps_left",
 )  # fmt: skip
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def filter_class(state: type, name: str, *shown: str) -> Callable[[T], T]:
+    """Makes a class a pytree that keeps states of a type, and prints as the function ``name`` with properties."""
+    return lambda cls: printed_as(name, *shown)(keeps(state)(mechanism(cls)))
 
 
 def keeps(kind: type) -> Callable[[T], T]:

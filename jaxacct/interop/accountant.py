@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event, privacy_accountant
+from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import is_pure, pure_cost
@@ -17,13 +17,13 @@ from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWi
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
+_Details = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 _Relation = privacy_accountant.NeighboringRelation
 _NAMES = {
     _Relation.ADD_OR_REMOVE_ONE: "add_or_remove",
     _Relation.REPLACE_ONE: "replace",
     _Relation.REPLACE_SPECIAL: "replace_special",
 }
-_UP = 1.0 + 2.0**-50
 _UP_RATE = 1.0 + 2.0**-40  # above the rounding of exp at up to 700
 _DELTAS = np.concatenate([[0.0], np.geomspace(1e-13, 0.5, 120), 1.0 - np.geomspace(0.5, 1e-6, 80)])
 _FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
@@ -49,7 +49,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         ValueError: no relation, or another ``noise_over``.
     """
 
-    def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE, *, noise_over: str = "bound"):
+    def __init__(self, neighboring_relation: _Relation = _Relation.ADD_OR_REMOVE_ONE, *, noise_over: str = "bound"):
         _validate.instance(_Relation, neighboring_relation=neighboring_relation)
         _validate.one_of(("bound", "sensitivity"), noise_over=noise_over)
         super().__init__(neighboring_relation)
@@ -58,7 +58,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         self._read_under = OverSensitivity(self._relation) if over else self._relation
         self._spent = Reading()
 
-    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
+    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> _Details | None:
         _validate.integer(0, 2**63, count=count)
         count = int(count)
         try:
@@ -68,7 +68,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             if count > MOST or any(part.count > MOST for part in total.parts.values()):
                 raise UnreadableEvent(event, "counts must come to at most 2**53 runs of one mechanism")
         except UnreadableEvent as problem:
-            return self.CompositionErrorDetails(problem.event, str(problem))
+            return _Details(problem.event, str(problem))
         if do_compose:
             self._spent = total
         return None
@@ -108,7 +108,9 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             return 0.0
         return float(accounting.delta(whole, target_epsilon if finite else _FAR, relation=self._relation).upper)
 
-    def get_true_positive_rates(self, false_positive_rates: Any, deltas: Any = None) -> Any:
+    def get_true_positive_rates(
+        self, false_positive_rates: ArrayLike, deltas: ArrayLike | None = None
+    ) -> float | np.ndarray:
         """An upper bound on an attack's true positive rate at each false positive rate.
 
         Every certified (epsilon, delta) implies two (Kairouz, Oh, Viswanath 2015); the least of them is returned. As
@@ -136,7 +138,9 @@ class Accountant(privacy_accountant.PrivacyAccountant):
                 found = np.minimum(found, 1.0 - np.exp(-epsilon) * (1.0 - delta - rates) * (2.0 - _UP_RATE) + 2.0**-50)
         return float(found) if rates.ndim == 0 else np.minimum(found, 1.0)
 
-    def get_gdp_parameter_estimate(self, false_positive_rates: Any = None, deltas: Any = None) -> float:
+    def get_gdp_parameter_estimate(
+        self, false_positive_rates: ArrayLike | None = None, deltas: ArrayLike | None = None
+    ) -> float:
         """The least mu whose Gaussian trade-off is below the bounds at all given false positive rates; inf if none.
 
         An estimate and no bound: between the rates nothing is checked. :func:`jaxacct.losses.compare.gaussian_order`

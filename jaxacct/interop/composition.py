@@ -1,10 +1,10 @@
-"""What an event amounts to: parts that compose, a Rényi curve, and a probability of failure."""
+"""Adds up what is known about composed events: mechanisms and their counts, zCDP, and a Rényi curve."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -38,14 +38,14 @@ class Reading:
     """A composition, by kinds of knowledge. All kinds add up over compositions; the defaults are nothing run.
 
     Attributes:
-        parts: by a name that equal mechanisms share.
+        parts: by a key that equal mechanisms share.
         rho: of all parts that are (xi, rho)-zCDP, added up.
         xi: of the same; only where rho is above 0.
         divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)`` or 0.
         private: False if some part releases its data as they are.
     """
 
-    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
+    parts: dict[Hashable, Part] = dataclasses.field(default_factory=dict)
     rho: float = 0.0
     xi: float = 0.0
     divergences: np.ndarray | float = 0.0
@@ -53,9 +53,9 @@ class Reading:
 
     def __add__(self, other: Reading) -> Reading:
         parts = dict(self.parts)
-        for name, part in other.parts.items():
-            count = part.count + (parts[name].count if name in parts else 0)
-            parts[name] = dataclasses.replace(part, count=count)
+        for key, part in other.parts.items():
+            count = part.count + (parts[key].count if key in parts else 0)
+            parts[key] = dataclasses.replace(part, count=count)
         curve = _sum(self.divergences, other.divergences)
         rho, xi = _sum(self.rho, other.rho), _sum(self.xi, other.xi)
         return Reading(parts, rho, xi, curve, self.private and other.private)
@@ -64,7 +64,7 @@ class Reading:
         """``count`` such runs, at least one."""
         if count == 1:
             return self
-        parts = {name: dataclasses.replace(part, count=part.count * count) for name, part in self.parts.items()}
+        parts = {key: dataclasses.replace(part, count=part.count * count) for key, part in self.parts.items()}
         times = count * _UP
         return Reading(parts, self.rho * times, self.xi * times, self.divergences * count * _UP, self.private)
 
@@ -93,20 +93,24 @@ class Reading:
         own = (self.xi + self.rho * np.asarray(ORDERS)) * _UP
         return (own + self.divergences) * _UP if np.any(self.divergences) else own
 
-    def all_parts(self) -> list[tuple[Any, int]]:
+    def all_parts(self) -> list[tuple[Mechanism, int]]:
         """(mechanism, count) of the parts, and of what the curve comes to."""
         found = [(part.mechanism, part.count) for part in self.parts.values()]
         return [*found, (self._curve(), 1)] if self.is_curve else found
 
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """All of it as one mechanism."""
         if not self.private:
             return ApproximateDP(0.0, 1.0)
         with np.errstate(over="ignore"):
             parts = self.all_parts()
-        return composed(parts) if parts else PureDP(0.0)
+        if not parts:
+            return PureDP(0.0)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return parts[0][0]
+        return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
 
-    def _curve(self) -> Any:
+    def _curve(self) -> Mechanism:
         """The largest privacy curve that the divergences allow.
 
         (xi, rho)-zCDP is a Rényi divergence of at most xi + rho order at every order (Bun, Steinke 2016, Definition
@@ -133,13 +137,6 @@ class Reading:
             deltas = np.asarray(delta_from_renyi(curve, orders, finite)).min(0)
         known = epsilons <= _LARGEST
         return FromProfile(epsilons[known], deltas[known]) if known.any() else ApproximateDP(0.0, 1.0)
-
-
-def composed(parts: list[tuple[Any, int]]) -> Any:
-    """One mechanism of at least one part."""
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
-    return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
 
 
 def _sum(first: Array, second: Array) -> Array:

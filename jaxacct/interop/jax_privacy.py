@@ -7,9 +7,8 @@ accountant_fn=interop.Accountant)``.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from dp_accounting import privacy_accountant
+from dp_accounting.privacy_accountant import NeighboringRelation
 from jax_privacy.accounting import accountants  # pyright: ignore[reportMissingImports]  # in no extra of ours
 
 from jaxacct.interop.accountant import Accountant
@@ -28,7 +27,7 @@ class AccountantConfig(accountants.DpAccountantConfig):
         neighboring_relation: of dp_accounting.
     """
 
-    neighboring_relation: Any = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
+    neighboring_relation: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def create_accountant(self) -> Accountant:
         """An accountant with nothing spent."""

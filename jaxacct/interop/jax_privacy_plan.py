@@ -11,8 +11,6 @@ import jax.numpy as jnp
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.mechanisms import PoissonSampled
-from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.training.clipping import global_norm
 from jaxacct.training.keys import fresh_keys
 from jaxacct.training.noise import gaussian_tree
@@ -52,7 +50,7 @@ class BudgetSpent(Exception):
         self.state = state
 
 
-def stop_when_spent(step: int, state: Any, aux: Any) -> None:
+def stop_when_spent(step: int, state: Any, aux: object) -> None:
     """A callback for ``DPTrainer.fit``: raises `BudgetSpent` once the filter has refused a step."""
     if bool(state.noise_state.halted):
         raise BudgetSpent(state)
@@ -113,7 +111,7 @@ class FilteredConfig:
         )
         flags = execution_plan.PerformanceFlags() if performance_flags is None else performance_flags
 
-        def clipped_grad(*arguments: Any, **named: Any) -> Any:
+        def clipped_grad(*arguments: object, **named: object) -> object:
             return clipping.clipped_grad(
                 *arguments,
                 **named,
@@ -138,7 +136,7 @@ class FilteredConfig:
             neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
         )
 
-    def _init(self, params: Any) -> FilteredNoiseState:
+    def _init(self, params: object) -> FilteredNoiseState:
         sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), ReleasedValues.nothing())
         return FilteredNoiseState(
             filter_state=self.filter.init(),
@@ -149,28 +147,30 @@ class FilteredConfig:
             halted=jnp.bool_(False),
         )
 
-    def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, FilteredNoiseState]:
-        query = PoissonSampled(Gaussian(state.sigma), jnp.float32(self.schedule.levels[0][1]))
+    def _update(self, updates: Any, state: Any, params: object = None) -> tuple[Any, FilteredNoiseState]:
+        query = self.schedule.query(state.sigma, jnp.float32(self.schedule.levels[0][1]))
         admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
         # A last step at a smaller clip norm would have to be known before the gradients are clipped.
         admitted = admitted & (scale == 1) & (state.sigma > 0) & ~state.halted
 
-        def take() -> tuple[Any, FilteredNoiseState]:
+        def take() -> tuple[object, FilteredNoiseState]:
             noise = gaussian_tree(jax.random.fold_in(state.key, state.step), updates)
             deviation = state.sigma * jnp.float32(self.l2_clip_norm)
             divisor = jnp.float32(self.expected_batch)
-            mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, updates, noise)
-            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, updates)
+            add = lambda leaf, drawn: ((leaf + deviation * drawn) / divisor).astype(leaf.dtype)  # noqa: E731
+            mean = jax.tree.map(add, updates, noise)
             dimension = sum(leaf.size for leaf in jax.tree.leaves(updates))
             noise_norm = deviation * jnp.float32(dimension**0.5) / divisor
             released = ReleasedValues.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
-            sigma = jnp.asarray(sigma, jnp.float32)
-            return mean, FilteredNoiseState(
-                filter_state, schedule_state, sigma, state.key, state.step + 1, state.halted
+            return mean, state._replace(
+                filter_state=filter_state,
+                schedule_state=schedule_state,
+                sigma=jnp.asarray(sigma, jnp.float32),
+                step=state.step + 1,
             )
 
-        def refuse() -> tuple[Any, FilteredNoiseState]:
+        def refuse() -> tuple[object, FilteredNoiseState]:
             return jax.tree.map(jnp.zeros_like, updates), state._replace(halted=jnp.bool_(True))
 
         return jax.lax.cond(admitted, take, refuse)

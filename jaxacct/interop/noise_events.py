@@ -7,20 +7,26 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
 from jaxacct.interop.composition import Part, Reading
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
+_OnSum = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
 _UP = 1.0 + 2.0**-50
 
 
-def leaf(event: Any, mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
+def leaf(mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
     directions(mechanism, relation)
-    return Reading({repr(event): Part(mechanism, 1, is_sum)})
+    leaves, structure = jax.tree.flatten(mechanism)
+    # All digits of all parameters: NumPy leaves out some of them where it prints arrays.
+    values = tuple(np.asarray(leaf, np.float64).tobytes() for leaf in leaves)
+    return Reading({(str(structure), values, is_sum): Part(mechanism, 1, is_sum)})
 
 
 class OverSensitivity(str):
@@ -37,7 +43,7 @@ def inside(relation: str, inner: str) -> str:
     return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
-def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str) -> Reading:
+def on_sum(kind: Callable[[float, float], Mechanism], event: _OnSum, relation: str) -> Reading:
     """Independent noise on every coordinate of a sum; without noise it is no private release.
 
     For Laplace noise the worst case is one coordinate (see `Laplace`).
@@ -45,10 +51,10 @@ def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str)
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
     if event.noise_multiplier == 0:
         return Reading(private=False)
-    return leaf(event, kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+    return leaf(kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
 
 
-def discrete_laplace(event: Any, relation: str) -> Reading:
+def discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: str) -> Reading:
     """Pr[x] ~ exp(-a |x|) on whole coordinates.
 
     Changing coordinates one after the other is a chain, whose trade-off function is at least that of the shifts added
@@ -62,12 +68,10 @@ def discrete_laplace(event: Any, relation: str) -> Reading:
     if sensitivity == 0:
         return Reading()
     scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
-    return leaf(
-        event, mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True
-    )
+    return leaf(mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True)
 
 
-def response(event: Any, relation: str) -> Reading:
+def response(event: dp_event.RandomizedResponseDpEvent, relation: str) -> Reading:
     """The true one of k buckets with probability 1 - p + p / k, any other with p / k.
 
     Replaced by the special record, the answer is uniform (dp_accounting's definition): two outcomes, the true bucket
@@ -88,12 +92,12 @@ def response(event: Any, relation: str) -> Reading:
         return Reading(private=False)
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
-        return leaf(event, mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
+        return leaf(mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
     own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
-    return leaf(event, mechanisms.FromTables(own, others), relation)
+    return leaf(mechanisms.FromTables(own, others), relation)
 
 
-def mixture(event: Any, relation: str) -> Reading:
+def mixture(event: dp_event.MixtureOfGaussiansDpEvent, relation: str) -> Reading:
     """N(0, s^2) on one data set, a mixture of N(c_i, s^2) on the other."""
     deviation = float(event.standard_deviation)
     sensitivities, weights = ([float(x) for x in each] for each in (event.sensitivities, event.sampling_probs))
@@ -102,18 +106,18 @@ def mixture(event: Any, relation: str) -> Reading:
         return Reading()
     if deviation == 0.0:
         return Reading(private=False)
-    return leaf(event, mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+    return leaf(mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
-def zcdp(event: Any, relation: str) -> Reading:
+def zcdp(event: dp_event.ZCDpEvent, relation: str) -> Reading:
     """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
     _validate.nonnegative(rho=event.rho, xi=event.xi)
     if event.rho == 0 and event.xi > 0:
-        return leaf(event, mechanisms.PureDP(float(event.xi)), relation)
+        return leaf(mechanisms.PureDP(float(event.xi)), relation)
     return Reading(rho=float(event.rho), xi=float(event.xi))
 
 
-def tree(event: Any, relation: str) -> Reading:
+def tree(event: dp_event.SingleEpochTreeAggregationDpEvent, relation: str) -> Reading:
     """A record is in one leaf of one tree, so in at most as many nodes as the tree of most steps has levels.
 
     A tree of n steps has floor(log2 n) + 1 levels. The nodes together are one Gaussian mechanism of L2 sensitivity
@@ -121,8 +125,7 @@ def tree(event: Any, relation: str) -> Reading:
     their Definition 1.1 of neighbours).
     """
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
-    counts = [event.step_counts] if np.ndim(event.step_counts) == 0 else list(event.step_counts)
-    counts = [operator.index(count) for count in counts]
+    counts = [operator.index(count) for count in np.atleast_1d(np.asarray(event.step_counts, object))]
     if not counts or min(counts) < 0 or max(counts) == 0:
         raise ValueError(f"step_counts must be whole numbers >= 0, not all 0, got {event.step_counts}")
     if relation != "replace_special":
@@ -133,7 +136,7 @@ def tree(event: Any, relation: str) -> Reading:
     sensitivity = math.sqrt(levels)
     if sensitivity * sensitivity < levels:
         sensitivity = math.nextafter(sensitivity, math.inf)
-    return leaf(event, mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
+    return leaf(mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
 def claimed(event: Any, relation: str) -> Reading:
@@ -145,7 +148,7 @@ def claimed(event: Any, relation: str) -> Reading:
     _validate.epsilon(epsilon=epsilon)
     if delta == 1.0 or epsilon == math.inf:
         return Reading(private=False)
-    return leaf(event, mechanisms.ApproximateDP(epsilon, delta), relation)
+    return leaf(mechanisms.ApproximateDP(epsilon, delta), relation)
 
 
 def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) -> Reading:
@@ -154,7 +157,7 @@ def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) ->
     _validate.epsilon(epsilon=epsilon)
     if epsilon == math.inf:
         return Reading(private=False)
-    return leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
+    return leaf(kind(epsilon), relation) if epsilon > 0 else Reading()
 
 
 def discrete_gaussian(event: Any, relation: str) -> Reading:
@@ -172,5 +175,5 @@ def discrete_gaussian(event: Any, relation: str) -> Reading:
         return Reading(private=False)
     if event.dimension is not None and operator.index(event.dimension) == 1:
         whole = math.floor(moved)
-        return leaf(event, mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+        return leaf(mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
     return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import collections
 import importlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -36,15 +36,8 @@ from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImpor
 from jaxacct import _validate, accounting
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = [
-    "NAME",
-    "BudgetExhausted",
-    "BudgetStop",
-    "CertifiedAccountant",
-    "check_loader",
-    "lightning_callback",
-    "register",
-]
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter, Guarantee
 
 NAME = "jaxacct"
 
@@ -59,7 +52,7 @@ class CertifiedAccountant(IAccountant):
     Add-or-remove neighbours. Opacus tells an accountant nothing about the sampler: `check_loader` looks at a loader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # abstract in Opacus
         super().__init__()
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -74,12 +67,11 @@ class CertifiedAccountant(IAccountant):
         else:
             self.history.append((noise, rate, 1))
 
-    def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
+    def get_epsilon(self, delta: float, *args: object, **kwargs: object) -> float:
         """The certified upper bound of epsilon at ``delta`` in (0, 1) of all steps so far; 0 before the first.
 
         Other arguments, which Opacus's own accountants take for their approximations, are not needed.
         """
-        del args, kwargs
         return float(self.bounds(delta).upper)
 
     def bounds(self, delta: float) -> accounting.Bounds:
@@ -122,7 +114,7 @@ def register(name: str = NAME) -> None:
     register_accountant(name, CertifiedAccountant, force=True)
 
 
-def check_loader(loader: Any, rate: float | None = None) -> float:
+def check_loader(loader: object, rate: float | None = None) -> float:
     """The sampling rate of a loader that draws Poisson samples.
 
     Raises:
@@ -164,7 +156,7 @@ class BudgetStop:
         ValueError: no DPOptimizer; a loader that does not draw Poisson samples.
     """
 
-    def __init__(self, filter: Any, optimizer: Any, loader: Any) -> None:
+    def __init__(self, filter: Filter, optimizer: Any, loader: Iterable[Any]) -> None:
         _validate.methods("init", "update", filter=filter)
         for name in ("attach_step_hook", "noise_multiplier", "accumulated_iterations"):
             if not hasattr(type(optimizer), name) and not hasattr(optimizer, name):
@@ -182,7 +174,7 @@ class BudgetStop:
         optimizer.attach_step_hook(hook)
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         """What the whole run satisfies, however it was steered: the filter's guarantee."""
         return self.filter.guarantee
 
@@ -197,7 +189,7 @@ class BudgetStop:
                 return
             yield batch
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """The filter's state and the number of steps, as NumPy arrays: save it with every checkpoint."""
         return {"steps": self.steps, "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]}
 
@@ -253,18 +245,16 @@ def lightning_callback(stop: BudgetStop) -> Any:
     class StopAtBudget(base):
         """Ends the run where the filter would refuse the next step."""
 
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            del pl_module
+        def on_train_start(self, trainer: Any, pl_module: object) -> None:
             trainer.should_stop = not stop.fits()
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            del pl_module, outputs, batch, batch_idx
             trainer.should_stop = trainer.should_stop or not stop.fits()
 
     return StopAtBudget()
 
 
-def _step_of(noise_multiplier: Any, sample_rate: Any) -> tuple[float, float]:
+def _step_of(noise_multiplier: float, sample_rate: float) -> tuple[float, float]:
     noise, rate = float(noise_multiplier), float(sample_rate)
     _validate.positive(noise_multiplier=noise, sample_rate=rate)
     _validate.rate(sample_rate=rate)

@@ -11,12 +11,13 @@ from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
 from jaxacct.interop import noise_events
-from jaxacct.interop.composition import MOST, Reading, composed
+from jaxacct.interop.composition import MOST, Reading
 from jaxacct.interop.noise_events import inside, leaf, moves
 from jaxacct.interop.selection import repeated
 from jaxacct.mechanisms.base import Mechanism
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
+_FixedSize = dp_event.SampledWithoutReplacementDpEvent | dp_event.SampledWithReplacementDpEvent
 _MOST_EVENTS, _DEEPEST = 1_000_000, 100
 
 
@@ -27,12 +28,12 @@ class UnreadableEvent(ValueError):
         event: the event itself, or the one inside it that is the reason.
     """
 
-    def __init__(self, event: Any, reason: str):
+    def __init__(self, event: dp_event.DpEvent, reason: str):
         super().__init__(f"{type(event).__name__}: {reason}")
         self.event = event
 
 
-def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> Any:
+def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> Mechanism:
     """The mechanism that a ``DpEvent`` of dp_accounting describes.
 
     An event's noise multiplier is over the bound C on a record's value. A sum moves by C if a record comes or goes, or
@@ -64,7 +65,7 @@ def read(event: dp_event.DpEvent, relation: str) -> Reading:
     return _read(event, relation)
 
 
-def _size(event: Any, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
+def _size(event: dp_event.DpEvent, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
     """How many events there are in ``event``, counted as often as they are met, and how deep they are nested."""
     if id(event) not in known:
         if depth > _DEEPEST:
@@ -98,11 +99,11 @@ def _read(event: dp_event.DpEvent, relation: str) -> Reading:
         raise UnreadableEvent(event, " ".join(str(problem).split())) from None
 
 
-def _composed(event: Any, relation: str) -> Reading:
+def _composed(event: dp_event.ComposedDpEvent, relation: str) -> Reading:
     return sum((_read(part, relation) for part in event.events), Reading())
 
 
-def _self_composed(event: Any, relation: str) -> Reading:
+def _self_composed(event: dp_event.SelfComposedDpEvent, relation: str) -> Reading:
     count = operator.index(event.count)
     if not 0 <= count <= MOST:
         raise ValueError(f"count must be a whole number from 0 to 2**53, got {count}")
@@ -116,10 +117,10 @@ def _one_run(inner: Reading) -> Mechanism:
         raise ValueError(
             "a sample of a composition has an analysis only if it consists of Gaussians; compose sampled events instead"
         )
-    return composed(inner.all_parts())
+    return inner.mechanism()
 
 
-def _poisson(event: Any, relation: str) -> Reading:
+def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
     """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11; replaced records: `PoissonSampled`).
 
     A record that is replaced by one of value zero is as good as absent only where records are summed up.
@@ -138,10 +139,10 @@ def _poisson(event: Any, relation: str) -> Reading:
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
-    return leaf(event, mechanism, relation, is_sum)
+    return leaf(mechanism, relation, is_sum)
 
 
-def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: Any, relation: str) -> Reading:
+def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedSize, relation: str) -> Reading:
     """The inner event on a sample of fixed size, in which every record takes the place of another one.
 
     So the inner event is read for replaced records, whatever the relation.
@@ -158,10 +159,10 @@ def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: Any, re
         return inner
     if size == 0 or inner.is_nothing:
         return Reading()
-    return leaf(event, kind(_one_run(inner), size, total), relation)
+    return leaf(kind(_one_run(inner), size, total), relation)
 
 
-def _truncated(event: Any, relation: str) -> Reading:
+def _truncated(event: dp_event.TruncatedSubsampledGaussianDpEvent, relation: str) -> Reading:
     """A Poisson-sampled Gaussian whose samples are cut to a size; see `TruncatedPoisson`."""
     total, size = operator.index(event.dataset_size), operator.index(event.truncated_batch_size)
     _validate.scalar(noise_multiplier=event.noise_multiplier)
@@ -175,10 +176,10 @@ def _truncated(event: Any, relation: str) -> Reading:
     if event.noise_multiplier == 0:
         return Reading(private=False)
     noise = mechanisms.Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
-    return leaf(event, mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
+    return leaf(mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
 
 
-def _selection(event: Any, relation: str) -> Reading:
+def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading:
     return repeated(_read(event.event, relation), float(event.mean), float(event.shape), relation)
 
 

@@ -62,8 +62,6 @@ def _gamma(shape: float, mean: float) -> float:
 
 def _mean(shape: float, gamma: float) -> float:
     """Definition 1 of the paper: it falls in gamma, from infinity to 1."""
-    if gamma == 1.0:
-        return 1.0
     log = math.log(gamma)
     if shape == 0.0:
         return (1.0 - gamma) / gamma / -log

@@ -1,4 +1,4 @@
-"""A paragraph about a DP-SGD run for whoever has to sign it, in the manner of TensorFlow Privacy's, from our bounds."""
+"""Writes a privacy statement for a DP-SGD run from certified bounds, in the manner of TensorFlow Privacy's."""
 
 from __future__ import annotations
 

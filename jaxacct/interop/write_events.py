@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
+from jaxacct._numerics.arrays import Array
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
@@ -47,7 +48,7 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
 
 
-def _scalar(value: Any) -> float:
+def _scalar(value: Array) -> float:
     if np.ndim(value):
         raise ValueError(f"mechanism must have scalar parameters, got one of shape {np.shape(value)}")
     return float(value)
@@ -58,7 +59,7 @@ def _halves(relation: str) -> float:
     return 2.0 if relation == "replace" else 1.0
 
 
-def _multiplier(noise: Any, sensitivity: Any, relation: str) -> float:
+def _multiplier(noise: Array, sensitivity: Array, relation: str) -> float:
     noise, sensitivity = _scalar(noise), _scalar(sensitivity)
     exact = sensitivity == 1.0 and relation != "replace"
     return noise if exact else noise / sensitivity * _halves(relation) * _DOWN
@@ -127,25 +128,16 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
 }
 
 # Events that dp_accounting's 0.6.0 does not have yet.
-_events: Any = dp_event
-_NEWER: dict[str, tuple[type, Callable[[Any, str], dp_event.DpEvent]]] = {
-    "EpsilonDeltaDpEvent": (
-        mechanisms.ApproximateDP,
-        lambda m, relation: _events.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),
-    ),
-    "DiscreteGaussianDpEvent": (
-        mechanisms.DiscreteGaussian,
-        lambda m, relation: _events.DiscreteGaussianDpEvent(
-            _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
-        ),
-    ),
-    "ExponentialMechanismDpEvent": (
-        mechanisms.Exponential,
-        lambda m, relation: _events.ExponentialMechanismDpEvent(_scalar(m.epsilon)),
-    ),
-    "PermuteAndFlipDpEvent": (
-        mechanisms.PermuteAndFlip,
-        lambda m, relation: _events.PermuteAndFlipDpEvent(_scalar(m.epsilon)),
-    ),
-}
-_WRITERS |= {kind: writer for name, (kind, writer) in _NEWER.items() if hasattr(dp_event, name)}
+_newer: Any = dp_event
+if hasattr(dp_event, "EpsilonDeltaDpEvent"):
+    _WRITERS[mechanisms.ApproximateDP] = lambda m, relation: _newer.EpsilonDeltaDpEvent(
+        _scalar(m.epsilon), _scalar(m.delta)
+    )
+if hasattr(dp_event, "DiscreteGaussianDpEvent"):
+    _WRITERS[mechanisms.DiscreteGaussian] = lambda m, relation: _newer.DiscreteGaussianDpEvent(
+        _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
+    )
+if hasattr(dp_event, "ExponentialMechanismDpEvent"):
+    _WRITERS[mechanisms.Exponential] = lambda m, relation: _newer.ExponentialMechanismDpEvent(_scalar(m.epsilon))
+if hasattr(dp_event, "PermuteAndFlipDpEvent"):
+    _WRITERS[mechanisms.PermuteAndFlip] = lambda m, relation: _newer.PermuteAndFlipDpEvent(_scalar(m.epsilon))

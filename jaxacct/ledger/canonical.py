@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, bit for bit, and back; no pickle, and no import by a name in the text.
+"""Writes values as JSON, one text for one value, bit for bit, and reads them back; no pickle, no import by name.
 
 Numbers of Python are themselves (integers) or ``{"float": "0x1.8p+1"}``; arrays and NumPy or JAX scalars are
 ``{"array": {"data": base64, "dtype": "<f4", "shape": [2]}}``; a registered dataclass is ``{"fields": {...}, "type":
@@ -26,7 +26,7 @@ _MOST_NESTED = 8 * _MOST_DEPTH  # lists and objects of JSON in each other; a val
 _DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 
 
-def dumps(tree: Any) -> str:
+def dumps(tree: object) -> str:
     """The one text of a tree of JSON's own types."""
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -56,7 +56,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def encoded(value: Any, name: str, depth: int = 0) -> Any:
+def encoded(value: object, name: str, depth: int = 0) -> Any:
     """``value`` as a tree of JSON's own types: numbers, arrays, strings, None, sequences, registered dataclasses.
 
     ``name`` is of the argument, for messages; ``depth`` is how deep in a nest it stands, 31 at most.
@@ -88,7 +88,7 @@ def encoded(value: Any, name: str, depth: int = 0) -> Any:
     return {"type": known, "fields": fields}
 
 
-def decoded(tree: Any) -> Any:
+def decoded(tree: object) -> Any:
     """The value of which `encoded` made ``tree``; arrays come back as NumPy's."""
     if tree is None or isinstance(tree, bool | int | str):
         return tree
@@ -115,7 +115,7 @@ def _checked(text: str, name: str) -> str:
     return text
 
 
-def _array(value: Any, name: str) -> dict[str, Any]:
+def _array(value: np.generic | np.ndarray | jax.Array, name: str) -> dict[str, object]:
     if _validate.is_traced(value):
         raise ValueError(f"{name} must be concrete, got a traced value: a ledger lives outside jit, vmap and grad")
     array = np.asarray(value)
@@ -154,7 +154,7 @@ def _float(text: str) -> float:
     return value
 
 
-def _dataclass(name: str, fields: dict[str, Any]) -> Any:
+def _dataclass(name: str, fields: dict[str, object]) -> object:
     cls = registry.class_of(name)
     if cls is None:
         raise LedgerCorrupted(

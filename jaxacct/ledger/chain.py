@@ -1,9 +1,10 @@
-"""The chain of a ledger's records: reads where it stands, and appends to it, inside a transaction."""
+"""Appends records to a ledger's chain of hashes, and checks where it ends, inside a transaction."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -27,20 +28,13 @@ class Place(NamedTuple):
 
 
 class Chain:
-    """The records of ``store``.
+    """The records of ``store``; the clock may be ``tolerance`` seconds behind the last of them."""
 
-    Attributes:
-        store: the database.
-        tolerance: seconds by which the clock may be behind the last record.
-        policy: of the ledger's filter, once it is known.
-        last: where the chain stood when it was last looked at, or None.
-    """
-
-    policy: Policy
+    policy: Policy  # once it is known
 
     def __init__(self, store: Store, tolerance: float) -> None:
         self.store, self.tolerance = store, tolerance
-        self.last: Place | None = None
+        self.last: Place | None = None  # where the chain stood when it was last looked at
 
     def first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
         """Record 0: what the budget is."""
@@ -62,7 +56,7 @@ class Chain:
         return after
 
     def _after(
-        self, place: Place, kind: str, policy: Policy, state: State, fields: dict[str, Any]
+        self, place: Place, kind: str, policy: Policy, state: State, fields: Mapping[str, object]
     ) -> tuple[Place, str]:
         """Where the chain stands after one more record, and the record's text."""
         now, seq = self._now(place.at), place.seq + 1

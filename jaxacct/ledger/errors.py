@@ -1,4 +1,4 @@
-"""What can go wrong with a ledger, each with a name of its own.
+"""Exceptions of a ledger, one for each thing that can go wrong.
 
 An exception out of :meth:`jaxacct.Ledger.request` means: do not release. Nothing was charged, but for a connection that
 broke while a server was committing, after which :meth:`jaxacct.Ledger.history` tells. Arguments that make no sense are

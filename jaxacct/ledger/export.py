@@ -1,4 +1,4 @@
-"""A ledger in other programs' terms."""
+"""Exports a ledger as JSON, or as events of dp_accounting."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxacct import filters, mechanisms
-from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.base import Filter, is_scalar_query
+from jaxacct.ledger.records import Record
 
 
-def as_json(records: Iterable[tuple[dict[str, Any], str]]) -> str:
+def as_json(records: Iterable[tuple[Record, str]]) -> str:
     """All records with their hashes, as one JSON object: the same text for the same history."""
     found = [{**record, "hash": digest} for record, digest in records]
     return json.dumps({"format": "jaxacct ledger", "records": found}, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-def as_events(queries: Sequence[Any], filter: Any) -> Any:
+def as_events(queries: Sequence[object], filter: Filter) -> Any:
     """The queries as one ``dp_accounting.ComposedDpEvent``; a number is what the filter takes it for."""
     try:
         import dp_accounting
@@ -35,7 +36,7 @@ _TAKEN_FOR = {
 }
 
 
-def _mechanism(query: Any, filter: Any) -> Any:
+def _mechanism(query: Any, filter: object) -> Any:
     if isinstance(query, tuple | list):
         raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
     if not is_scalar_query(query):

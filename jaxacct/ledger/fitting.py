@@ -1,4 +1,4 @@
-"""What would have fitted in place of a query that was refused: the same with more noise, or fewer runs of it."""
+"""Finds what would have fitted in place of a query that was refused: more noise, or fewer runs of it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _HALVINGS = 12  # of a factor of 2: to 0.02 %
 _DIGITS = 4
 
 
-def nearest(query: Any, fits: Callable[[Any], bool]) -> list[Any]:
+def nearest(query: object, fits: Callable[[object], bool]) -> list[Any]:
     """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is."""
     return [found for found in (_quieter(query, fits), _fewer(query, fits)) if found is not None]
 
 
-def _quieter(query: Any, fits: Callable[[Any], bool]) -> Any:
+def _quieter(query: object, fits: Callable[[object], bool]) -> Any:
     """The query with all its noise scaled up by the least factor that fits, to 0.02 % and four digits."""
     if _scaled(query, 2.0) is None:
         return None
@@ -74,7 +74,7 @@ def _rounded(value: float, up: bool) -> float:
     return float(Context(prec=_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR).create_decimal(value))
 
 
-def _fewer(query: Any, fits: Callable[[Any], bool]) -> Any:
+def _fewer(query: Any, fits: Callable[[object], bool]) -> Any:
     """The most runs that fit of a query that is one mechanism several times."""
     if type(query).__name__ != "Composed" or len(query.mechanisms) != 1:
         return None

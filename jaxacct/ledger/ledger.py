@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.ledger import canonical
 from jaxacct.ledger import export as _export
 from jaxacct.ledger.chain import Chain, Place
@@ -48,7 +49,7 @@ class Ledger:
     def __init__(
         self,
         path_or_url: str | os.PathLike[str],
-        filter: Any = None,
+        filter: Filter | None = None,
         *,
         create: bool | None = None,
         delta: float | None = None,
@@ -107,20 +108,20 @@ class Ledger:
             raise LedgerMismatch(f"delta must be the one that {self._store} was made with, {stated}, got {delta:g}")
 
     @property
-    def filter(self) -> Any:
+    def filter(self) -> Filter:
         """The filter, as the ledger's first record states it."""
         return self._chain.policy.filter
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         """What the whole interaction satisfies: the filter's guarantee."""
         return self._chain.policy.filter.guarantee
 
-    def request(self, query: Any, label: str = "") -> bool:
+    def request(self, query: object, label: str = "") -> bool:
         """Whether ``query`` may run; if so it has been charged, durably. `charge` tells more."""
         return self.charge(query, label).admitted
 
-    def charge(self, query: Any, label: str = "") -> Entry:
+    def charge(self, query: object, label: str = "") -> Entry:
         """Asks for ``query``, writes down the question and the answer, and charges it if it is admitted.
 
         Args:
@@ -249,7 +250,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -286,7 +287,7 @@ def _given_back(store: Store) -> None:
         store.close()
 
 
-def _seconds(value: Any, name: str, *, finite: bool = False) -> float:
+def _seconds(value: float, name: str, *, finite: bool = False) -> float:
     good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not good or not value >= 0 or (finite and not value <= 1e6):
         raise ValueError(

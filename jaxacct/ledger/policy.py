@@ -1,4 +1,4 @@
-"""The filter inside a ledger: what it is, how its state is written down, and what it says to a query."""
+"""Runs a ledger's filter: writes it and its state as text, and decides queries, bit for bit the same everywhere."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import ResidueFilter
+from jaxacct.filters.base import Filter
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
@@ -38,22 +40,16 @@ class State(NamedTuple):
 class Policy:
     """A filter that was written down and read back: the one that every process of a ledger runs, bit for bit."""
 
-    def __init__(self, identity: Any) -> None:
+    def __init__(self, identity: object) -> None:
         self.identity = identity
         self.digest = canonical.digest(canonical.dumps(identity))
-        self.filter = canonical.decoded(identity)
+        self.filter: Filter = canonical.decoded(identity)
         with reproducible():
             self.start = self._written(self.filter.init())
 
     @classmethod
-    def of(cls, filter: Any) -> Policy:
-        """The policy of a filter.
-
-        Raises:
-            ValueError: no filter of a registered type, one that cannot be written down (named, with what will do in
-                its place), one for a batch of budgets, or one that keeps a budget for each example: what such a filter
-                decides depends on the data, and a ledger tells it to all who read it.
-        """
+    def of(cls, filter: Filter) -> Policy:
+        """The policy of a filter; raises ValueError for one that no ledger can hold."""
         if hasattr(filter, "examples"):
             raise ValueError(
                 f"filter must have one budget, charged without a look at the data, got {type(filter).__name__}, whose "
@@ -74,7 +70,7 @@ class Policy:
             raise ValueError(f"filter must have one budget, got a batch of shape {shape}: make a ledger for each")
         return found
 
-    def state(self, text: Any) -> State:
+    def state(self, text: str) -> State:
         """The state that a text holds."""
         leaves, structure = jax.tree.flatten(self.start.value)
         found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
@@ -82,7 +78,7 @@ class Policy:
             raise LedgerCorrupted("the head's state is none of this filter's")
         return State(jax.tree.unflatten(structure, found), text, canonical.digest(text))
 
-    def decide(self, query: Any, state: State) -> tuple[bool, State]:
+    def decide(self, query: object, state: State) -> tuple[bool, State]:
         """Whether ``query`` may run, and the state after it.
 
         Only what runs as it stands is admitted: a query that `approximate_gdp` would admit with clipped contributions
@@ -102,13 +98,13 @@ class Policy:
                 return False, state
             return True, self._written(after)
 
-    def _written(self, value: Any) -> State:
+    def _written(self, value: object) -> State:
         leaves, structure = jax.tree.flatten(value)
         arrays = [np.asarray(leaf) for leaf in leaves]
         text = canonical.dumps(canonical.encoded(arrays, "state"))
         return State(jax.tree.unflatten(structure, arrays), text, canonical.digest(text))
 
 
-def _kind(leaf: Any) -> tuple[str, tuple[int, ...]]:
+def _kind(leaf: ArrayLike) -> tuple[str, tuple[int, ...]]:
     array = np.asarray(leaf)
     return array.dtype.str, array.shape

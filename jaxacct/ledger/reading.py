@@ -1,4 +1,4 @@
-"""What a ledger says about its budget: what a request costs, what is spent and what is left, also as epsilons."""
+"""Tells what a request costs, what is spent and what is left of a ledger's budget, also as epsilons."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import numpy as np
 from jaxacct import accounting, filters
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.filters.additive.base import AdditiveFilter
+from jaxacct.filters.base import Filter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
+
+Value = float | list["Value"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,13 @@ class Amount:
             parts do not add up to that of the whole.
     """
 
-    parameter: dict[str, Any]
+    parameter: dict[str, Value]
     epsilon: float | None
 
     def text(self, rounded: Callable[[float], str] = rounded_up) -> str:
         """``mu 0.5 (epsilon 1.99)``, rounded up or down."""
-        words = ", ".join(
-            f"{name} {_shown(value, rounded)}" for name, value in self.parameter.items() if _counts(value)
-        )
-        words = words or "nothing"
+        shown = [f"{name} {_shown(value, rounded)}" for name, value in self.parameter.items() if _counts(value)]
+        words = ", ".join(shown) or "nothing"
         return words if self.epsilon is None else f"{words} (epsilon {rounded(self.epsilon)})"
 
 
@@ -94,7 +95,7 @@ def read(
     policy: Policy,
     delta: float | None,
     after: State,
-    query: Any = None,
+    query: object = None,
     before: State | None = None,
     admitted: bool = True,
 ) -> Reading:
@@ -134,7 +135,7 @@ _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def _default_delta(budget: Any) -> float:
+def _default_delta(budget: Filter) -> float:
     """0 for pure privacy; else 1e-5, or twice the delta that the filter itself may spend, if that is more."""
     if isinstance(budget, filters.PureDPFilter):
         return 0.0
@@ -142,7 +143,7 @@ def _default_delta(budget: Any) -> float:
     return max(_DELTA, min(0.5, 2.0 * float(np.asarray(getattr(budget, fails))))) if fails else _DELTA
 
 
-def _part(budget: Any, state: State, which: str) -> list[Any]:
+def _part(budget: Filter, state: State, which: str) -> list[Value]:
     """What is ``"spent"`` or ``"remaining"``: floats, or lists of them where the filter keeps several budgets."""
     values = [np.asarray(one).tolist() for one in _tuple(getattr(budget, which)(state.value))]
     if isinstance(budget, filters.GDPResidueFilter):
@@ -151,14 +152,13 @@ def _part(budget: Any, state: State, which: str) -> list[Any]:
     return values
 
 
-def _amount(budget: Any, values: list[Any], delta: float) -> Amount:
-    names, _ = _NAMES.get(type(budget).__name__, (("units",), ()))
-    return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, values, delta))
+def _amount(budget: Any, values: list[Value], delta: float) -> Amount:
+    names, fields = _NAMES.get(type(budget).__name__, (("units",), ()))
+    return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, fields, values, delta))
 
 
-def _epsilon(budget: Any, values: list[Any], delta: float) -> float | None:
-    """The epsilon of a budget of this size; None where the filter's theorem has none."""
-    _, fields = _NAMES.get(type(budget).__name__, ((), ()))
+def _epsilon(budget: Any, fields: tuple[str, ...], values: list[Value], delta: float) -> float | None:
+    """The epsilon of a budget of this size, ``fields`` of its guarantee; None where the filter's theorem has none."""
     if not fields or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
         return None
     sizes = [np.asarray(value, np.float64) for value in values]
@@ -170,9 +170,10 @@ def _epsilon(budget: Any, values: list[Any], delta: float) -> float | None:
     return float(np.asarray(made.epsilon(delta)))
 
 
-def _cost(policy: Policy, query: Any, before: State, after: State, admitted: bool, delta: float) -> Amount | None:
+def _cost(policy: Policy, query: object, before: State, after: State, admitted: bool, delta: float) -> Amount | None:
     """What ``query`` took, where it was admitted; else what a much larger budget would charge, where it says so."""
     budget = policy.filter
+    values: list[Value] | None = None
     with reproducible():
         if isinstance(budget, AdditiveFilter):
             costs = [np.asarray(cost) for cost in _tuple(budget._cost(query))]
@@ -187,8 +188,6 @@ def _cost(policy: Policy, query: Any, before: State, after: State, admitted: boo
         elif isinstance(budget, filters.PricedMenuFilter):  # of a box, prices move with what is left
             price = int(np.asarray(budget.price(query)))
             values = [price] if price < 2**31 - 1 else None
-        else:
-            values = None
     if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
         return None
     amount = _amount(budget, values, delta)
@@ -204,18 +203,18 @@ def _alone(query: Any, delta: float) -> float | None:
     return found if found < np.inf else None
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _fits(policy: Policy, query: Any, state: State) -> bool:
+def _fits(policy: Policy, query: object, state: State) -> bool:
     try:
         return policy.decide(query, state)[0]
     except ValueError:
         return False
 
 
-def _why(budget: Any, query: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
+def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
     if cost is not None:
         said = f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
         asymptotic = isinstance(budget, filters.ApproximateGDPFilter)
@@ -235,12 +234,12 @@ def _why(budget: Any, query: Any, cost: Amount | None, left: Amount, others: tup
     return "it costs more than the whole budget, or the filter knows no finite cost of it"
 
 
-def _counts(value: Any) -> bool:
+def _counts(value: Value) -> bool:
     """Whether a value is more than what rounding up leaves of 0."""
     return bool(np.any(np.asarray(value, np.float64) > 1e-20))
 
 
-def _shown(value: Any, rounded: Callable[[float], str]) -> str:
+def _shown(value: Value, rounded: Callable[[float], str]) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_shown(part, rounded) for part in value) + "]"
     return rounded(float(value))

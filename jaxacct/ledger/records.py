@@ -10,11 +10,15 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
+if TYPE_CHECKING:
+    from jaxacct.ledger.reading import Reading
+
+Record = dict[str, Any]
 NONE = "0" * 64  # what stands before record 0
 _KEYS = {
     "create": {"delta", "filter", "schema"},
@@ -48,7 +52,7 @@ class Entry:
     admitted: bool
     released: datetime.datetime | None
     hash: str
-    reading: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
+    reading: Callable[[], Reading] | None = field(default=None, compare=False, repr=False)
 
     @property
     def head(self) -> str:
@@ -66,7 +70,7 @@ def hash_of(body: str) -> str:
     return canonical.digest("jaxacct ledger record\n" + body)
 
 
-def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dict[str, Any]:
+def parsed(seq: object, body: object, digest: object, previous: str | None = None) -> Record:
     """What a record says, checked against its hash and, where that is known, the hash of the record before it."""
     if type(seq) is not int or not isinstance(body, str) or not isinstance(digest, str):
         raise LedgerCorrupted(f"record {seq!r} is damaged")
@@ -84,9 +88,10 @@ def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dic
     if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):
         raise LedgerCorrupted(f"record {seq} is no record of a ledger: a number is none")
     delta = record.get("delta")
-    if delta is not None and not (type(delta) is float and 0.0 < delta < 1.0):
-        raise LedgerCorrupted(f"record {seq} is no record of a ledger: a field has another type")
-    if kind == "request" and (type(record["admitted"]) is not bool or not isinstance(record["label"], str)):
+    typed = delta is None or (type(delta) is float and 0.0 < delta < 1.0)
+    if kind == "request":
+        typed = type(record["admitted"]) is bool and isinstance(record["label"], str)
+    if not typed:
         raise LedgerCorrupted(f"record {seq} is no record of a ledger: a field has another type")
     if record["seq"] != seq or (kind == "create") != (seq == 0):
         raise LedgerTampered(f"record {seq} says that it is record {record['seq']} ({kind})")
@@ -100,7 +105,7 @@ def head_of(seq: int, digest: str) -> str:
     return f"{seq}:{digest}"
 
 
-def as_head(head: Any) -> tuple[int, str]:
+def as_head(head: object) -> tuple[int, str]:
     """The number and the hash in a head."""
     if not isinstance(head, str) or not re.fullmatch(r"[0-9]{1,15}:[0-9a-f]{64}", head):
         raise ValueError(f"head must be what verify printed, a number, a colon and 64 hexadecimal digits, got {head!r}")

@@ -1,4 +1,4 @@
-"""Which types a ledger can write down and read back. A file names types; it never names modules."""
+"""Lists the types that a ledger can write down and read back. A file names types; it never names modules."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def name_of(cls: type) -> str | None:
     return name if class_of(name) is cls else None
 
 
-def fields_of(value: Any) -> dict[str, Any]:
+def fields_of(value: Any) -> dict[str, object]:
     """The fields of a registered dataclass, shallow, in the order of their declaration.
 
     A field with the metadata ``written=False`` is left out, and has its default in what is read back.

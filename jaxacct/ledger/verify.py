@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerTampered
-from jaxacct.ledger.policy import Policy
-from jaxacct.ledger.records import NONE, Entry, head_of, parsed, when
+from jaxacct.ledger.policy import Policy, State
+from jaxacct.ledger.records import NONE, Entry, Record, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql
 
@@ -33,7 +32,7 @@ class Verification:
     released: int
 
 
-def walked(sql: Sql, last: int) -> Iterator[tuple[dict[str, Any], str]]:
+def walked(sql: Sql, last: int) -> Iterator[tuple[Record, str]]:
     """Records 0 to ``last`` with their hashes, each checked to follow on the one before it."""
     seq, previous, at = -1, NONE, 0
     for row, body, digest, releases in _store.read_records(sql, -1, last):
@@ -52,7 +51,7 @@ def walked(sql: Sql, last: int) -> Iterator[tuple[dict[str, Any], str]]:
         raise LedgerTampered(f"there are {count} records up to number {last}: some have numbers that nobody gave")
 
 
-def entries(records: Iterable[tuple[dict[str, Any], str]]) -> list[Entry]:
+def entries(records: Iterable[tuple[Record, str]]) -> list[Entry]:
     """The requests among ``records``, each with its release."""
     found: dict[int, Entry] = {}
     for record, digest in records:
@@ -69,7 +68,7 @@ def entries(records: Iterable[tuple[dict[str, Any], str]]) -> list[Entry]:
 
 
 def verified(
-    records: Iterable[tuple[dict[str, Any], str]], policy: Policy, state: str, known: tuple[int, str] | None
+    records: Iterable[tuple[Record, str]], policy: Policy, state: str, known: tuple[int, str] | None
 ) -> Verification:
     """Replays ``records`` of `walked` with ``policy``: the answers and the states must be those that were written down.
 
@@ -78,13 +77,10 @@ def verified(
     now, number, last = policy.start, -1, NONE
     admitted: dict[int, bool] = {}  # the requests that were charged, and whether they were released
     requests = 0
-    met = known is None
     for record, digest in records:
         number, last = record["seq"], digest
-        if known is not None and number == known[0]:
-            if digest != known[1]:
-                raise LedgerTampered(f"record {number} is not the one that the head names: the history was rewritten")
-            met = True
+        if known is not None and number == known[0] and digest != known[1]:
+            raise LedgerTampered(f"record {number} is not the one that the head names: the history was rewritten")
         if record["filter_digest"] != policy.digest:
             raise LedgerTampered(f"record {number} was written for another filter")
         if record["kind"] == "request":
@@ -98,15 +94,15 @@ def verified(
             admitted[record["of"]] = True
         if now.digest != record["state"]:
             raise LedgerTampered(f"record {number} does not replay: another state comes out{_written_by(record)}")
-    if not met:
-        raise LedgerTampered(f"the ledger ends at record {number}, and the head names record {known and known[0]}")
+    if known is not None and number < known[0]:
+        raise LedgerTampered(f"the ledger ends at record {number}, and the head names record {known[0]}")
     if now.text != state:
         raise LedgerTampered(f"the head's state is not the one after record {number}")
     released = sum(admitted.values())
     return Verification(head_of(number, last), requests, len(admitted), requests - len(admitted), released)
 
 
-def _replayed(record: dict[str, Any], policy: Policy, now: Any) -> tuple[bool, Any]:
+def _replayed(record: Record, policy: Policy, now: State) -> tuple[bool, State]:
     query = canonical.decoded(record["query"])
     try:
         answer, after = policy.decide(query, now)
@@ -118,5 +114,5 @@ def _replayed(record: dict[str, Any], policy: Policy, now: Any) -> tuple[bool, A
     return answer, after
 
 
-def _written_by(record: dict[str, Any]) -> str:
+def _written_by(record: Record) -> str:
     return f" (written by {record['software']}: another version may round otherwise; replay it with that one)"

@@ -1,17 +1,15 @@
 """Mechanisms: frozen dataclasses whose parameters are pytree leaves, one family a file."""
 
-from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.concentrated import RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
 from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
-from jaxacct.mechanisms.gaussian import Gaussian
-from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.gaussian import GDP, Gaussian
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.random_allocation import RandomAllocation
-from jaxacct.mechanisms.randomized_response import RandomizedResponse
+from jaxacct.mechanisms.randomized_response import ApproximateDP, PureDP, RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
 from jaxacct.mechanisms.shuffled import Shuffled

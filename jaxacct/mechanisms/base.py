@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
@@ -20,11 +21,12 @@ from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
-from jaxacct.mechanisms.pairs.table import Tabulated
+from jaxacct.mechanisms.pairs.table import TablePair, Tabulated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
+from jaxacct.mechanisms.renyi.tails import table_divergence
 
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
@@ -154,13 +156,16 @@ class Mechanism:
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
 
-        A family without a formula has that of the tails of its pair. Where its losses have no bound, the pair needs a
-        method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot show.
+        A family without a formula has that of its table, or of the tails of its pair. Where its losses have no bound,
+        the pair needs a method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot
+        show.
 
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
         pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
+        if all(isinstance(pair, TablePair) for pair in pairs):
+            return largest([table_divergence(pair, order) for pair in pairs])
         return largest([from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs])
 
     def _as_renyi(self, relation: str) -> str:
@@ -201,6 +206,12 @@ class Symmetric(Mechanism):
     @property
     def _symmetric(self) -> bool:
         return True
+
+
+def of_witness(sample: Any, relation: str) -> Any:
+    """``sample``, a mechanism that runs another one, with the other's witness in its place; itself if they are one."""
+    inner = sample.mechanism._witness(relation)
+    return sample if inner is sample.mechanism else unchecked(type(sample), **{**vars(sample), "mechanism": inner})
 
 
 def as_mechanism(value: object) -> Mechanism:

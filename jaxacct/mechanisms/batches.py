@@ -1,4 +1,4 @@
-"""One run of DP-SGD's Gaussian for each way to draw batches: the one table of their names."""
+"""Names the ways to draw batches, and makes one run of DP-SGD's Gaussian for each."""
 
 from __future__ import annotations
 

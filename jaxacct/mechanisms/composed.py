@@ -50,13 +50,11 @@ class Composed(Mechanism):
             as_mechanism(part)
         if not self.mechanisms:
             raise ValueError("mechanisms must hold at least one mechanism, got none")
-        if isinstance(self.steps, Sequence):
-            object.__setattr__(self, "steps", tuple(self.steps))
-            if len(self.steps) != len(self.mechanisms):  # pyright: ignore[reportArgumentType]
-                raise ValueError(
-                    f"steps must hold one number for each of the {len(self.mechanisms)} mechanisms, "
-                    f"got {len(self.steps)}"  # pyright: ignore[reportArgumentType]
-                )
+        steps, size = self.steps, len(self.mechanisms)
+        if isinstance(steps, Sequence):
+            object.__setattr__(self, "steps", tuple(steps))
+            if len(steps) != size:
+                raise ValueError(f"steps must hold one number for each of the {size} mechanisms, got {len(steps)}")
         _validate.count(steps=self.steps)
 
     def parts(self) -> Runs:

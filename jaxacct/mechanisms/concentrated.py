@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
-from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.gaussian import GDP
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps

@@ -1,4 +1,4 @@
-"""What an adversary of cut samples is told: which of three cells a sample is in, and their probabilities."""
+"""Computes the three cells of cut samples that an adversary is told, and their probabilities."""
 
 from __future__ import annotations
 

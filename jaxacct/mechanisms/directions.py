@@ -51,7 +51,7 @@ def rarely_sampled(mechanism: Mechanism, steps: ArrayLike = 1.0) -> tuple[Array,
     A smaller rate than 1e-14 is replaced by that, so that lower bounds do not hold. Where there is nothing else,
     each step is (0, rate)-DP and the whole (0, ``total``)-DP; otherwise ``total`` is inf.
     """
-    return as_mechanism(mechanism)._rarely_sampled(steps)
+    return mechanism._rarely_sampled(steps)
 
 
 def witness(mechanism: Mechanism, relation: str) -> Mechanism:

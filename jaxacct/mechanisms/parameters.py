@@ -120,31 +120,24 @@ def poisson_rate(rate: ArrayLike) -> Rate:
 
 
 def nested(outer: Rate, inner: Rate) -> Rate:
-    """The rate of a sample of a sample: 1 - a b = (1 - a) + a (1 - b), where nothing cancels.
-
-    k samples round ``value`` k - 1 times, and ``rest`` is off by k + 1 units.
-    """
+    """The rate of a sample of a sample: 1 - a b = (1 - a) + a (1 - b), where nothing cancels."""
     value, rest = outer.value * inner.value, outer.rest + outer.value * inner.rest
     xp = array_module(value)
     least = value < LEAST_RATE
     return Rate(xp.where(least, LEAST_RATE, value), xp.where(least, 1.0 - LEAST_RATE, rest))
 
 
-def subset_rate(size: ArrayLike, whole: ArrayLike, least: float) -> Rate:
-    """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``least``, 1]; 1 unit both."""
+def subset_rate(size: ArrayLike, whole: ArrayLike) -> Rate:
+    """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``LEAST_RATE``, 1]; 1 unit both."""
     part, records = whole_steps(size), whole_steps(whole)
     value, rest = part / records, (records - part) / records
     xp = array_module(value)
-    good = (value >= least) & (value <= 1.0)
+    good = (value >= LEAST_RATE) & (value <= 1.0)
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
 def composed_noise(runs: list[tuple[Array, Array]], steps: ArrayLike = 1.0) -> Array:
-    """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
-
-    (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root
-    by 4.5, the inverse by 5.5, and what remains when that is divided by the root of ``steps`` by 8.
-    """
+    """(steps sum_k T_k / s_k^2)^(-1/2), the noise multiplier of the one Gaussian that ``steps`` times all runs are."""
     (noise, count), *others = runs
     if others:
         value = total([count / noise**2 for noise, count in runs])

@@ -6,7 +6,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
@@ -14,7 +13,6 @@ from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.renyi.tables import table_divergence
 
 
 @mechanism
@@ -60,9 +58,6 @@ class FromProfile(Symmetric):
         shape = (*epsilons.shape[:-1], 2 * points + 2)
         losses, p, q = (np.stack(part).reshape(shape) for part in zip(*found, strict=True))
         return losses, p, q
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return table_divergence([pair for pair, _ in self._dominating(relation)], order)
 
     def _dominating(self, relation: str) -> Runs:
         losses, p, q = (Row(part) for part in self._atoms())

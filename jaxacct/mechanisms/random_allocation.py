@@ -9,7 +9,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
@@ -103,9 +103,7 @@ class RandomAllocation(Mechanism):
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = self.mechanism._witness(relation)
-        epoch = unchecked(RandomAllocation, mechanism=inner, batches=self.batches, participations=self.participations)
-        return unchecked(FixedDirection, mechanism=epoch)
+        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
         """What a test makes of an epoch. A replaced record adds nothing."""

@@ -1,4 +1,4 @@
-"""`RandomizedResponse`: randomized response on two or more categories."""
+"""`RandomizedResponse`, and `PureDP` and `ApproximateDP`, of which it is the worst case."""
 
 from __future__ import annotations
 
@@ -7,10 +7,37 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.approximate import Response
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
+from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
-from jaxacct.mechanisms.renyi.concentrated import rho_of_response
+from jaxacct.mechanisms.renyi.closed import pure_divergence
+from jaxacct.mechanisms.renyi.concentrated import rho_of_pure, rho_of_response
+
+
+class Response(Symmetric):
+    """A mechanism whose dominating pair is randomized response, or that after telling the truth with probability delta.
+
+    Attributes:
+        epsilon: log of the ratio of the probabilities of a true and a false answer; any shape.
+    """
+
+    epsilon: ArrayLike
+
+    def _response(self) -> tuple[Array, Array, Array]:
+        """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
+        return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
+
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        return pure_divergence(self.epsilon, order, self._response()[1])
+
+    def _pure(self) -> Array | None:
+        return nonnegative(self.epsilon)
+
+    def _dominating(self, relation: str) -> Runs:
+        return [(ResponsePair(*self._response()), 1.0)]
 
 
 @mechanism
@@ -45,3 +72,60 @@ class RandomizedResponse(Response):
 
     def _rho(self) -> Array:
         return rho_of_response(*self._response()[:2])
+
+
+@mechanism
+class PureDP(Response):
+    """Any ``epsilon``-DP mechanism, for the relation that is asked about.
+
+    Binary randomized response dominates all of them (Kairouz, Oh, Viswanath 2015), and is one of them: upper and lower
+    bounds enclose the exact worst case, also of compositions.
+
+    Attributes:
+        epsilon: at least 0; any shape.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite.
+    """
+
+    epsilon: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative(epsilon=self.epsilon)
+
+
+@mechanism
+class ApproximateDP(Response):
+    """Any (``epsilon``, ``delta``)-DP mechanism, for the relation that is asked about.
+
+    Randomized response on one bit that gives itself away with probability ``delta`` dominates all of them (Kairouz, Oh,
+    Viswanath 2015), and is one of them: upper and lower bounds enclose the exact worst case, also of
+    compositions. It is the pair of ``FromProfile`` for a single point.
+
+    Attributes:
+        epsilon: at least 0; any shape.
+        delta: in [0, 1]; any shape, broadcasts with ``epsilon``.
+
+    Raises:
+        ValueError: concrete values outside these ranges.
+    """
+
+    epsilon: ArrayLike
+    delta: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative(epsilon=self.epsilon)
+        _validate.rate(delta=self.delta)
+
+    def _response(self) -> tuple[Array, Array, Array]:
+        return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
+
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        xp, pure, delta = floats(super()._renyi(order, relation), self.delta)
+        return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
+
+    def _pure(self) -> None:
+        """A loss may be infinite."""
+
+    def _approximate_rho(self) -> tuple[Array, Array]:
+        return rho_of_pure(nonnegative(self.epsilon)), nonnegative(self.delta, 1.0)

@@ -16,10 +16,10 @@ from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct.mechanisms.approximate import ApproximateDP
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
+from jaxacct.mechanisms.randomized_response import ApproximateDP
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, sampled_moment
 
@@ -97,7 +97,7 @@ class PoissonSampled(Mechanism):
         if known is not None:
             return known
         found = []
-        for name in ["remove", "add"] if relation == "add_or_remove" else [relation]:
+        for name in self._sides(relation):
             ((pair, _),) = self._dominating(name)
             whole = functools.partial(inner._renyi, relation=name)
             found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
@@ -121,8 +121,7 @@ class PoissonSampled(Mechanism):
         return rho_of_pure(epsilon), inflated(nonnegative(inner.delta, 1.0) * rate, 2.0**-51)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = self.mechanism._witness(relation)
-        return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
+        return of_witness(self, relation)
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         # A sample of a sample is one at the product of the rates, which the pair has as well.

@@ -10,11 +10,11 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.approximate import Response
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
+from jaxacct.mechanisms.randomized_response import Response
 from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
@@ -66,8 +66,7 @@ class Shuffled(Mechanism):
         return self._runs(relation, 1.0)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = self.mechanism._witness(relation)
-        return unchecked(FixedDirection, mechanism=unchecked(Shuffled, mechanism=inner, batches=self.batches))
+        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
         inner, t, one = self.mechanism, whole_number(self.batches), np.ones(())

@@ -15,7 +15,6 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
-from jaxacct.mechanisms.renyi.tables import table_divergence
 
 
 @mechanism
@@ -43,10 +42,6 @@ class FromTables(Mechanism):
         for name, table in (("p", self.p), ("q", self.q)):
             _validate.rate(**{name: table})
             check_law(name, table)
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
-        return table_divergence([pair for name in names for pair, _ in self._dominating(name)], order)
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":

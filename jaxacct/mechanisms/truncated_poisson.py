@@ -17,8 +17,7 @@ from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.pairs.rescaled import RescaledPair
-from jaxacct.mechanisms.pairs.revealed import RevealedPair
+from jaxacct.mechanisms.pairs.revealed import RescaledPair, RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled

@@ -12,7 +12,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
@@ -21,8 +21,6 @@ from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_momen
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
-
-_LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 
 @mechanism
@@ -69,7 +67,7 @@ class SampledWithoutReplacement(Subsample):
             )
 
     def _rate(self) -> Rate:
-        return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
+        return subset_rate(self.sample_size, self.dataset_size)
 
     def _dominating(self, relation: str) -> Runs:
         inner = self.mechanism
@@ -106,10 +104,7 @@ class SampledWithoutReplacement(Subsample):
         return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = self.mechanism._witness("replace")
-        sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
-        same = inner is self.mechanism
-        found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
+        found = of_witness(self, "replace")
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
 

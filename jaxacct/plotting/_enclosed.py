@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import accounting
 from jaxacct.mechanisms.base import Mechanism
@@ -16,14 +17,20 @@ _REVERSED = {"add": "remove", "remove": "add"}
 _UNIT = 2.0**-48
 
 
+def single(values: ArrayLike, size: int) -> np.ndarray:
+    """``values`` as the numbers of one curve at ``size`` points."""
+    array = np.asarray(values, np.float64)
+    if array.shape != (size,):
+        raise ValueError(f"curve must be one curve, not a batch, got values of shape {array.shape} for {size} points")
+    return array
+
+
 def deltas(mechanism: Mechanism, epsilon: np.ndarray, steps: int, relation: str) -> accounting.Bounds:
     """Bounds of delta of one mechanism; where they are wide the picture shows it, so there is no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         bounds = accounting.delta(mechanism, epsilon, steps=steps, relation=relation)
-    if np.shape(bounds.upper) != epsilon.shape:
-        raise ValueError(f"curve must be one mechanism, not a batch, got bounds of shape {np.shape(bounds.upper)}")
-    return accounting.Bounds(np.asarray(bounds.lower), np.asarray(bounds.upper))
+    return accounting.Bounds(*(single(side, epsilon.size) for side in bounds))
 
 
 def reach(delta: Callable[[np.ndarray], np.ndarray], least: float) -> float:

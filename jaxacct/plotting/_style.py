@@ -1,4 +1,4 @@
-"""Axes, colours and line styles that every picture shares; the only place that imports matplotlib."""
+"""Axes, colours and line styles that every picture shares."""
 
 from __future__ import annotations
 

@@ -15,6 +15,9 @@ from jaxacct.plotting._style import axes_for, finish, next_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from jaxacct.filters import Filter
+    from jaxacct.mechanisms.base import Mechanism
+
 
 def budget(
     fraction: ArrayLike,
@@ -66,7 +69,7 @@ def budget(
     return finish(ax, xlabel="step", ylabel="budget left (%)")
 
 
-def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | None = None) -> Axes:
+def filter_comparison(filters: Mapping[str, Filter], schedule: Mechanism, *, ax: Axes | None = None) -> Axes:
     """Asks every filter the same queries, one after another, and draws how their budgets are spent.
 
     The legend says how many of the queries each filter admits, and which guarantees are asymptotic.
@@ -84,8 +87,7 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | N
             about queries that it does not take.
         ImportError: matplotlib is not installed.
     """
-    if not isinstance(filters, Mapping):
-        raise ValueError(f"filters must be a mapping from labels to filters, got {type(filters).__name__}")
+    _validate.instance(Mapping, filters=filters)
     for filter in filters.values():
         _validate.methods("init", "update", "fraction", filters=filter)
     _validate.real_arrays(schedule=schedule)
@@ -105,8 +107,8 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | N
 
 
 @jax.jit
-def _asked(filter: Any, schedule: Any) -> Any:
-    def ask(state: Any, query: Any) -> Any:
+def _asked(filter: Filter, schedule: Mechanism) -> tuple[jax.Array, jax.Array]:
+    def ask(state: object, query: Mechanism) -> tuple[object, tuple[jax.Array, jax.Array]]:
         admitted, state = filter.update(query, state)
         return state, (admitted, filter.fraction(state))
 

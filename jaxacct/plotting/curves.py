@@ -12,18 +12,21 @@ from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
-from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
+from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach, single
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from jaxacct.filters.base import Guarantee
+
 _LEAST = 1e-10
 
 
 def privacy_profile(
-    curve: Any,
+    curve: Mechanism | Guarantee | PrivacyProfile | PLD | Bounds,
     epsilons: ArrayLike | None = None,
     *,
     steps: int = 1,
@@ -81,7 +84,7 @@ def privacy_profile(
 
 
 def trade_off(
-    curve: Any,
+    curve: Mechanism | TradeOff | PrivacyProfile | PLD,
     *,
     steps: int = 1,
     relation: str = "add_or_remove",
@@ -136,21 +139,14 @@ def trade_off(
     return finish(ax, xlabel="type I error (false positives)", ylabel="type II error (misses)")
 
 
-def _single(values: Any, size: int) -> np.ndarray:
-    array = np.asarray(values, np.float64)
-    if array.shape != (size,):
-        raise ValueError(f"curve must be one curve, not a batch, got values of shape {array.shape} for {size} points")
-    return array
-
-
 def _deltas(curve: Any, at: np.ndarray, steps: int, relation: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The guarantee, and the other bound where there is one."""
     if isinstance(curve, Bounds):
-        return _single(curve.upper, at.size), _single(curve.lower, at.size)
+        return single(curve.upper, at.size), single(curve.lower, at.size)
     if isinstance(curve, PrivacyProfile | PLD):
-        return _single(curve.hockey_stick(at), at.size), None
+        return single(curve.hockey_stick(at), at.size), None
     if hasattr(curve, "is_bound"):
-        return _single(curve.delta(at), at.size), None
+        return single(curve.delta(at), at.size), None
     bounds = deltas(curve, at, steps, relation)
     return bounds.upper, bounds.lower
 
@@ -162,9 +158,9 @@ def _errors(
     if isinstance(curve, PrivacyProfile):
         curve = TradeOff.from_profile(curve)
     if isinstance(curve, TradeOff):
-        return _single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
+        return single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
     if isinstance(curve, PLD):
-        value = _single(curve.trade_off(alpha), alpha.size)
+        value = single(curve.trade_off(alpha), alpha.size)
         return (1.0 - value if power else value), None
     lower, upper = enclosed_trade_off(curve, alpha, steps, relation)
     return (1.0 - lower, 1.0 - upper) if power else (lower, upper)

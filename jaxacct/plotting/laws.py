@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct.losses.curves.pld import PLD
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.plotting._style import axes_for, finish, next_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def pld(
-    law: Any,
+    law: PLD | Mechanism,
     *,
     steps: int = 1,
     relation: str = "remove",
     bins: int = 200,
     log: bool = False,
     label: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     **line: Any,
-) -> Any:
+) -> Axes:
     """Draws where the privacy loss log dP/dQ has its mass under P.
 
     Args:
@@ -64,9 +68,9 @@ def pld(
         label = f"{label or 'loss'}, infinite with probability {infinite:.2g}"
     ax = axes_for(ax)
     style = next_style(ax, line)
-    gid, style["alpha"] = style.pop("gid"), line.get("alpha", 0.35)
+    gid, style["alpha"], style["linewidth"] = style.pop("gid"), line.get("alpha", 0.35), 0.0
     style.pop("linestyle")
-    ax.stairs(sums, edges, fill=True, label=label, **(style | {"linewidth": 0.0}))
+    ax.stairs(sums, edges, fill=True, label=label, **style)
     ax.plot([], [], color=style["color"], gid=gid)  # counts as one drawn, so that the next law has another colour
     ax.stairs(sums, edges, color=style["color"], linewidth=1.2)
     if log:

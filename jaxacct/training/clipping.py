@@ -81,9 +81,7 @@ def add_clipped(
         total: the sum so far, of at most ``total.size`` gradients.
         gradients: leaves (batch, *parameter shape), from :func:`per_example_gradients`.
         valid: (batch,) bool: which rows are in the sample.
-        clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
-        clip_scale: in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``; a
-            scalar, or one for each row, shape (batch,).
+        clip_norm, clip_scale: as in :func:`clipped_gradient_sum`; of several scales, one for each row, shape (batch,).
 
     Raises:
         ValueError: a batch of more than 2^18; gradients that do not have the sum's shapes, and as many rows as

@@ -130,10 +130,10 @@ def filtered_aggregate(
     ) -> tuple[Any, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
         shapes, rows = _shapes(updates)
-        valid = jnp.ones(rows, bool) if valid is None else valid
-        _validate.numbers(valid=valid)
-        if np.shape(valid) != (rows,):
-            raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
+        if valid is not None:
+            _validate.numbers(valid=valid)
+            if np.shape(valid) != (rows,):
+                raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
         if accuracy is not None:
             _validate.number(accuracy=accuracy)
         query = schedule.query(state.sigma, state.rate)
@@ -145,8 +145,8 @@ def filtered_aggregate(
         def take() -> tuple[Any, FilteredAggregateState]:
             total = updates
             if not isinstance(updates, FixedPointSum):
-                mask, empty = jnp.asarray(valid, bool), fixed_point.empty_sum(shapes, rows)
-                total = add_clipped(empty, updates, mask, clip_norm, clip_scale=scale)
+                mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
+                total = add_clipped(fixed_point.empty_sum(shapes, rows), updates, mask, clip_norm, clip_scale=scale)
             release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, clip_norm)
             expected = state.rate * jnp.float32(size)
             mean = jax.tree.map(lambda leaf, like: (leaf / expected).astype(like.dtype), release, shapes)

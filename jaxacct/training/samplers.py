@@ -19,7 +19,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.filters.amounts import outward
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -220,9 +219,10 @@ _DRAWS: dict[type[Mechanism], Callable[[Any, int], _Draw]] = {
 }
 
 
-def _below(rate: Any) -> jax.Array:
+def _below(rate: Any) -> np.float32:
     """The largest float32 that is no larger: a smaller rate costs no more."""
-    return outward(np.float64(rate), "float32", up=False)
+    found = np.float32(rate)
+    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
 
 
 def _same(size: int, **named: Any) -> None:
@@ -271,13 +271,13 @@ def make_sampled_step(
         fits, charged = filter.update(query, state.filter_state)
         admitted = ~state.halted & (~first | fits)
         charged = jax.tree.map(lambda new, old: jnp.where(first & admitted, new, old), charged, state.filter_state)
-        whole = jnp.float32(1.0)
-        return Proposal(admitted, sigma, rate, whole, charged, state.schedule_state, *budget_of(filter, charged))
+        report = StepReport(admitted, sigma, rate, jnp.float32(1.0), jnp.float32(0.0), *budget_of(filter, charged))
+        return Proposal(report, charged, state.schedule_state)
 
-    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
+    def mean(state: TrainState, report: StepReport, data: object) -> Any:
         sample = sampler.draw(state.keys.sampling, state.step)
         total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
-        release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, proposal.sigma, clip_norm)
+        release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, report.sigma, clip_norm)
         return jax.tree.map(lambda leaf: leaf / jnp.float32(sampler.expected), release)
 
     return joined(SplitStep(ask, taking(optimizer, mean, clip_norm), False), donate)

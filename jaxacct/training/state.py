@@ -68,19 +68,14 @@ class Proposal(NamedTuple):
     """What a step asks for and what the filter says to it, before any private data is touched.
 
     Attributes:
-        admitted, sigma, rate, clip_scale, spent, budget_left: as in :class:`StepReport`.
+        report: what the step reports if it was admitted, but for its gradient norm, which is 0 here.
         filter_state: the filter's state with the step charged, or as it was if refused.
         schedule_state: the schedule's state after its proposal.
     """
 
-    admitted: jax.Array
-    sigma: jax.Array
-    rate: jax.Array
-    clip_scale: jax.Array
+    report: StepReport
     filter_state: Any
     schedule_state: Any
-    spent: jax.Array
-    budget_left: jax.Array
 
 
 class SplitStep(NamedTuple):

@@ -111,18 +111,13 @@ def make_step(
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
     """
-    return joined(
-        make_split_step(
-            loss, optimizer, filter, schedule, clip_norm=clip_norm, physical_batch=physical_batch, size=size
-        ),
-        donate,
-    )
+    return joined(_halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size), donate)
 
 
 def make_split_step(
     loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Filter | None,
+    filter: Filter,
     schedule: Schedule,
     *,
     clip_norm: float,
@@ -135,8 +130,22 @@ def make_split_step(
     Arguments and errors as in :func:`make_step`. Whoever calls ``take`` with a proposal must have asked for it with
     that very state: ``take`` believes it.
     """
-    loss = _check.losses(loss)
     _validate.truth(donate=donate)
+    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
+    return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
+
+
+def _halves(
+    loss: Loss,
+    optimizer: optax.GradientTransformation,
+    filter: Filter | None,
+    schedule: Schedule,
+    clip_norm: float,
+    physical_batch: int,
+    size: int | None,
+) -> SplitStep:
+    """The halves of a step, not compiled."""
+    loss = _check.losses(loss)
     _validate.methods("init", "update", optimizer=optimizer)
     if filter is not None:
         _validate.methods("init", "update", "spent", "fraction", filter=filter)
@@ -152,43 +161,43 @@ def make_split_step(
         admitted, charged, scale = ask_filter(filter, schedule.query(sigma, rate), state.filter_state)
         admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
-        return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *budget_of(filter, charged))
+        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget_of(filter, charged))
+        return Proposal(report, charged, schedule_state)
 
-    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
+    def mean(state: TrainState, report: StepReport, data: object) -> Any:
         return noisy_gradient(
             loss,
             state.params,
             data,
             step_keys(state.keys, state.step),
-            sigma=proposal.sigma,
-            rate=proposal.rate,
+            sigma=report.sigma,
+            rate=report.rate,
             clip_norm=clip_norm,
-            clip_scale=proposal.clip_scale,
+            clip_scale=report.clip_scale,
             physical_batch=physical_batch,
             full_batch=schedule.full_batch,
             size=size,
         )
 
-    take = jax.jit(taking(optimizer, mean, clip_norm, size), donate_argnums=(0,) if donate else ())
-    return SplitStep(jax.jit(ask, static_argnums=1), take, schedule.is_adaptive)
+    return SplitStep(ask, taking(optimizer, mean, clip_norm, size), schedule.is_adaptive)
 
 
 def taking(
     optimizer: optax.GradientTransformation,
-    mean: Callable[[TrainState, Proposal, object], Any],
+    mean: Callable[[TrainState, StepReport, object], Any],
     clip_norm: float,
     public: int | None = None,
 ) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
-    """The ``take`` of a `SplitStep` that moves along ``mean(state, proposal, data)``, the noisy average gradient."""
+    """The ``take`` of a `SplitStep` that moves along ``mean(state, report, data)``, the noisy average gradient."""
 
     def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
         size = number_of(data) if public is None else public
-        sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
+        report = proposal.report
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            gradient = mean(state, proposal, data)
+            gradient = mean(state, report, data)
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
-            noise_norm = noise_length(state.params, sigma, rate, clip_norm, size)
+            noise_norm = noise_length(state.params, report.sigma, report.rate, clip_norm, size)
             moved = state._replace(
                 params=params,
                 opt_state=opt_state,
@@ -196,16 +205,15 @@ def taking(
                 schedule_state=proposal.schedule_state,
                 released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
                 step=state.step + 1,
-                halted=scale < 1,
+                halted=report.clip_scale < 1,
             )
             return moved, norm
 
         def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
             return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
 
-        state, norm = jax.lax.cond(proposal.admitted, run, refuse, state)
-        report = StepReport(proposal.admitted, sigma, rate, scale, norm, proposal.spent, proposal.budget_left)
-        return state, report
+        state, norm = jax.lax.cond(report.admitted, run, refuse, state)
+        return state, report._replace(gradient_norm=norm)
 
     return take
 

@@ -74,6 +74,16 @@ def test_lattices_agree():
     assert np.all(fine.lower <= coarse.upper)
 
 
+def test_a_finite_budget_may_have_losses_between_lattice_points():
+    family = [Laplace(1.0), ApproximateDP(0.0, 0.2)]
+    assert is_free(ApproximateDP(0.51, 0.25), family, 2, grid=LATTICE)
+    on, between = (is_free(ApproximateDP(epsilon, 0.36), family, 2, grid=LATTICE) for epsilon in (0.6, 0.61))
+    assert on.word == between.word == "no"
+    assert between.epsilon == pytest.approx(0.61)
+    cost = natural_filter_cost(ApproximateDP(0.61, 0.36), family, 2, grid=LATTICE).hockey_stick(0.61)
+    assert 0.02 < between.excess <= cost.upper - 0.36 < on.excess
+
+
 def test_closures_and_counterexamples_of_continuous_queries():
     assert totally_ordered_closure([Laplace(4.0), Laplace(2.0)], 2, grid=LATTICE).word != "no"
     family = [Laplace(1.0), ApproximateDP(0.0, 0.2)]

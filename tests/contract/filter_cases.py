@@ -1,4 +1,4 @@
-"""The filters that keep one protocol: add a line to `CASES` and tests/contract/test_filters.py runs on it."""
+"""The filters that keep one protocol: add a line to `CASES` and tests/contract/test_filters*.py run on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxacct import (
     GDP,
@@ -122,7 +123,11 @@ def laws(own: Any, *mechanisms: Any) -> dict[str, Any]:
     return {
         "accepts": lambda: [own, *mechanisms, law(STEP)],
         "refuses": lambda: [law(STEP, 1e-9), law(7.5), *broken()],
-        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), ("a name", "must be")],
+        "rejects": lambda: [
+            (law(STEP, bound="lower"), "upper PLD"),
+            ("a name", "must be"),
+            (np.timedelta64(1), "must be"),
+        ],
     }
 
 
@@ -316,6 +321,20 @@ CASES = {
         is_bound=False,
     ),
 }
+
+# Around a heavy filter a program of its own is for the slow tests; one that holds much of them runs by default.
+in_programs = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if case.heavy else ()) for name, case in CASES.items()]
+)
+
+
+def play(ledger, query, steps):
+    """Admissions of ``steps`` equal queries, one Python call each."""
+    state, history = ledger.init(), []
+    for _ in range(steps):
+        admitted, state = ledger.update(query, state)
+        history.append(bool(admitted))
+    return history, state
 
 
 def leaves(value: Any) -> np.ndarray:

@@ -78,4 +78,4 @@ def test_guarantees_are_the_scalar_filters_and_say_what_they_ask():
     assert each.guarantee.is_bound
     assert float(each.guarantee.mu) == float(filters.gdp(1.0).guarantee.mu)
     for guarantee in (ledger.guarantee, each.guarantee):
-        assert "no ledger, nor who takes part, was published" in guarantee.statement
+        assert "no account, nor who takes part, was published" in guarantee.statement

@@ -34,7 +34,7 @@ ERROR = "an exception"
 SAMPLERS = "tests/training/test_samplers.py asks it for what makes no sense"
 TABLE = "its table takes seconds; tests/filters/test_priced_box.py asks it for what makes no sense"
 FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
-CERTIFIED = "needs python-flint; tests/test_certificates.py asks what it refuses and damages what it reads"
+CERTIFIED = "needs python-flint; tests/certificates/test_certificates.py asks what it refuses and damages what it reads"
 EXCUSED = {
     "Certificate": RESULT, "certify": CERTIFIED, "read_certificate": CERTIFIED,
     "without_callbacks": "takes nothing",

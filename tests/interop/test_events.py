@@ -174,6 +174,15 @@ def test_only_events_and_relations_are_accepted():
         interop.from_dp_event(GAUSSIAN, "remove")
 
 
+def test_long_mixtures_that_print_alike_are_two_parts():
+    weights, quiet = np.full(2048, 2.0**-11), np.full(2048, 0.1)
+    loud = np.where((np.arange(2048) < 3) | (np.arange(2048) > 2044), quiet, 5.0)
+    events = [e.MixtureOfGaussiansDpEvent(1.0, sensitivities, weights) for sensitivities in (quiet, loud)]
+    parts = interop.from_dp_event(e.ComposedDpEvent([*events, events[0]])).parts()
+    assert [steps for _, steps in parts] == [2, 1]
+    assert [float(np.max(np.asarray(part.sensitivities))) for part, _ in parts] == [0.1, 5.0]
+
+
 def test_a_subclass_of_an_event_is_another_event():
     class Better(e.GaussianDpEvent):
         pass

@@ -30,7 +30,7 @@ from tests.sound import exact
 from verification.neighbours.samplers import sampler_cases
 
 _DIGITS = mpf(10) ** -40  # of a truth
-_SUMS = mpf(10) ** -47  # of the probability of a sum whose loss is known to 50 digits
+_SUMS = mpf(10) ** -47  # of the probability of a loss that is itself known to 50 digits only: a sum, a mean of ratios
 _RUNS = (2, 3, 5, 9)
 _FARTHEST = 1e18
 
@@ -117,7 +117,7 @@ def disagreements(name: str, case: exact.Case, steps: int, epsilons: np.ndarray,
     curve, wrong = case.law.curve, []
     truths = [curve(mpf(x)) for x in epsilons]
     found = _asked(way, "delta", case, epsilons, steps)
-    least = _SUMS if steps > 1 else mpf(0)
+    least = _SUMS if steps > 1 or isinstance(case.mechanism, m.RandomAllocation) else mpf(0)
     for epsilon, lower, truth, upper in zip(epsilons, found.lower, truths, found.upper, strict=True):
         room = truth * _DIGITS + least
         if not mpf(float(lower)) - room <= truth <= mpf(float(upper)) + room:

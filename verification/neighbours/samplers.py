@@ -12,14 +12,15 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import jax
 import mpmath as mp
 import numpy as np
 from mpmath import mpf
 
 from jaxacct import mechanisms as m
+from jaxacct._numerics.binomial import binomial_split
+from jaxacct.mechanisms.cut_cells import share_moved
 from tests.sound import exact
-
-__all__ = ["sampler_cases"]
 
 Masses = tuple[list[Any], list[Any]]
 
@@ -49,7 +50,12 @@ def sampler_cases(rng: np.random.Generator, wild: bool) -> dict[str, exact.Case]
     records, rate = int(spread(rng, 2, 300)), exact.some_rate(rng)
     largest = int(rng.integers(1, records))
     cut = m.TruncatedPoisson(m.Gaussian(sigma), rate, largest, records)
-    found["cut"] = exact.Case(cut, relation, _cut(number(sigma), number(rate), largest, records, relation))
+    with jax.enable_x64(True):
+        noise, odds = np.float64(sigma), np.float64(rate)
+        share = float(share_moved(noise, odds, binomial_split(np.float64(records - 1), odds, np.float64(largest))))
+    found["cut"] = exact.Case(
+        cut, relation, _cut(number(sigma), number(rate), largest, records, relation, number(share))
+    )
     batch = int(rng.integers(1, 9))
     records = int(spread(rng, batch + 1, 1e9))
     weights = [_binomial(batch, j, 1 / mpf(records)) for j in range(batch + 1)]
@@ -108,11 +114,28 @@ def _binomial(trials: int, count: int, rate: Any) -> Any:
     return mpf(math.comb(trials, count)) * rate**count * (1 - rate) ** (trials - count)
 
 
-def _cut(sigma: Any, rate: Any, largest: int, records: int, relation: str) -> exact.Law:
-    """A Poisson sample that is cut, where the adversary is told so (docs/proofs/truncated-poisson.md)."""
+def _cut(sigma: Any, rate: Any, largest: int, records: int, relation: str, share: Any) -> exact.Law:
+    """A Poisson sample that is cut: the theorem of docs/proofs/truncated-poisson.md, which holds for any ``share``."""
+    *fewer, just = (_binomial(records - 1, k, rate) for k in range(largest))
     chances = {k: _binomial(records - 1, k, rate) for k in range(largest, records)}
     often = mp.fsum(chances.values())
     held = rate * mp.fsum(chance * largest / (k + 1) for k, chance in chances.items()) / often
-    whole = exact.sampled(exact.gaussian(1 / sigma), rate, relation)
-    moved = exact.sampled(exact.gaussian(2 / sigma), held, relation)
-    return exact.Law(lambda x: (1 - often) * whole.curve(x) + often * moved.curve(x))
+    near, left = just + share * often * held, 1 - share * held
+    cells = [
+        (mp.fsum(fewer), mpf(1), rate, 1),
+        (near, just / near, (rate * just + share * often * held) / near, 1),
+        (often * left, 1 / left, (1 - share) * held / left, 2),
+    ]
+
+    def curve(x: Any) -> Any:
+        found = mpf(0)
+        with mp.workdps(150):  # rates next to 1 cancel
+            for weight, without, odds, distance in cells:
+                weight, ratio = (weight * without, 1 / without) if relation == "add" else (weight, without)
+                if weight:
+                    epsilon, law = x + mp.log(ratio), exact.gaussian(distance / sigma)
+                    excess = exact.sampled(law, odds, relation).curve(epsilon) if odds else -mp.expm1(epsilon)
+                    found += weight * max(excess, mpf(0))
+        return found
+
+    return exact.Law(curve)

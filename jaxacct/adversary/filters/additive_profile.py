@@ -8,19 +8,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
+from jaxacct.adversary.experiment import Query
+from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -30,9 +29,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("additive_profile", "parameters")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "additive_profile", "parameters")
 class AdditiveProfileFilter:
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
 
@@ -41,7 +38,7 @@ class AdditiveProfileFilter:
         parameters: (epsilon, delta, rounds), static.
     """
 
-    pieces: Any
+    pieces: Array
     parameters: tuple[float, float, int] = dataclasses.field(metadata={"static": True})
 
     @property
@@ -58,7 +55,7 @@ class AdditiveProfileFilter:
         """The state with nothing spent: one account a band."""
         return amounts.empty(jnp.asarray(self.pieces))
 
-    def prepare(self, query: Any, *, relation: str = "add_or_remove") -> Array:
+    def prepare(self, query: Query, *, relation: str = "add_or_remove") -> Array:
         """Band masses of a query, rounded up into higher bands: what `update` charges.
 
         Args:
@@ -139,7 +136,7 @@ def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditivePr
     Raises:
         ValueError: values out of range; they must be concrete, as the ladder's length depends on them.
     """
-    check_ladder(epsilon, delta, rounds)
+    closed_form(epsilon, delta, rounds)  # its checks
     bands = ladder(float(epsilon), float(delta), int(rounds))
     with jax.enable_x64(True):
         # Half a round more, as charges are rounded up.

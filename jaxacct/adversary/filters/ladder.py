@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -47,19 +47,14 @@ class Ladder(NamedTuple):
     failure: float
 
 
-def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
-    """Raises ValueError unless all are numbers within what float64 holds on the way."""
+def _check(epsilon: float, delta: float, rounds: int) -> float:
+    """h, the hockey stick at e^epsilon of randomized response at 2 epsilon; raises ValueError for a bad argument."""
     _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
     _validate.positive(epsilon=epsilon)
     _validate.at_most(600.0, epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.at_least(1e-300, delta=delta)
     _validate.count(rounds=rounds)
-
-
-def _check(epsilon: float, delta: float, rounds: int) -> float:
-    """h, the hockey stick at e^epsilon of randomized response at 2 epsilon."""
-    check_ladder(epsilon, delta, rounds)
     h = deflated(math.expm1(epsilon) / (math.exp(epsilon) + math.exp(-epsilon)), 16.0 * EPS)
     if not delta < min(0.5, h):
         raise ValueError(f"delta must be below min(1/2, {h:.6g}) for Theorem 9 at this epsilon, got {delta:g}")

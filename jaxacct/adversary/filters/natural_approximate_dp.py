@@ -15,13 +15,12 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
+from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, grid_for, law_of, nothing, on_grid
-from jaxacct.filters.states import keeps
+from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
@@ -46,9 +45,7 @@ class SymmetricLaw(PLD):
     """
 
 
-@printed_as("natural_approximate_dp", "parameters")
-@keeps(ComposedState)
-@_register
+@filter_class(ComposedState, "natural_approximate_dp", "parameters")
 class NaturalApproximateDPFilter:
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
 
@@ -73,7 +70,7 @@ class NaturalApproximateDPFilter:
         return nothing(self.grid)
 
     @reentrant_x64
-    def prepare(self, query: Any) -> SymmetricLaw:
+    def prepare(self, query: Query) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
         Raises:
@@ -98,7 +95,7 @@ class NaturalApproximateDPFilter:
             ValueError: see `prepare`.
         """
         here = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
-        law = query if here else self.prepare(query)
+        law: PLD = query if here else self.prepare(query)
         law = law if isinstance(law, SymmetricLaw) else _for_both(law)
         return _update(law, state, self.parameters, self.grid)
 
@@ -182,7 +179,7 @@ def natural_approximate_dp(
     _validate.one_of(RELATIONS, relation=relation)
     if grid is None:
         whole = max(1, round(2048 * float(epsilon) / (2 * float(epsilon) + 1)))
-        grid = grid_for(2048 * float(epsilon) / whole, 4097)
+        grid = LossGrid(float(epsilon) / whole, -2048, 4097)
     if not grid.lowest < 0 < grid.highest:
         raise ValueError(f"grid must hold losses on either side of 0, got {grid}")
     return NaturalApproximateDPFilter((float(epsilon), float(delta), int(rounds)), grid, relation)

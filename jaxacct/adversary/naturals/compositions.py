@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, by_direction, excess, experiments_of, identity, product
+from jaxacct.adversary.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
 from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
 from jaxacct.adversary.rules import sequence
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS, directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.response import ResponsePair
@@ -38,24 +39,26 @@ def multisets_up_to(members: int, most: int) -> Iterator[tuple[int, ...]]:
             yield tuple(b - a - 1 for a, b in itertools.pairwise(edges))
 
 
-def gaussian_mu(member: Any, relation: str) -> float | None:
+def gaussian_mu(member: Query, relation: str) -> float | None:
     """mu of a mechanism that is exactly one Gaussian, else None."""
     found = approximate_mu(member, relation)
-    return found[0] if found is not None and found[1] is None else None
+    return found[0] if found is not None and found[1] == 0.0 else None
 
 
-def approximate_mu(member: Any, relation: str) -> tuple[float, float | None] | None:
-    """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query; (mu, None) of one Gaussian alone."""
-    sides = [] if families.is_curve(member) else directions(member, relation)
+def approximate_mu(member: Query, relation: str) -> tuple[float, float] | None:
+    """(mu, delta) of a mechanism that is one Gaussian, or one with one (0, delta)-DP query; else None."""
+    sides = directions(member, relation) if isinstance(member, Mechanism) else []
     if len(sides) != 1 or len(sides[0]) > 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
         return None
-    gaussian, delta = None, None
+    gaussian, delta = None, 0.0
     for pair, _ in sides[0]:
         if isinstance(pair, GaussianPair) and np.ndim(pair.noise) == 0 and np.all(np.asarray(pair.rate) == 1):
             gaussian = 1.0 / float(pair.noise)
         elif isinstance(pair, ResponsePair) and np.ndim(pair.delta) == 0 and float(pair.epsilon) == 0.0:
             delta = float(pair.delta)
-    return None if gaussian is None or (delta is None) != (len(sides[0]) == 1) else (gaussian, delta)
+        else:
+            return None
+    return None if gaussian is None else (gaussian, delta)
 
 
 class Compositions:
@@ -64,7 +67,7 @@ class Compositions:
     What is not finite is put on ``grid``, or else on :func:`lattice_for`.
     """
 
-    def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
+    def __init__(self, family: Sequence[Query], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
         _validate.one_of(RELATIONS, relation=relation)
         _validate.instance(LossGrid | None, grid=grid)
         self.family = families.members_of(sequence(family=family))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import whole_curve
-from jaxacct.adversary.lattice_laws import lattice_index
+from jaxacct.adversary.experiment import Query, whole_curve
+from jaxacct.adversary.lattice_laws import lattice_index, on_lattice
 from jaxacct.adversary.naturals import off_lattice
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -63,10 +62,10 @@ class NaturalFilterCost:
         """
         if self.table is not None:
             tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
-            index = lattice_index(grid, epsilon)
-            off = np.abs(epsilon - grid.losses[index]) > 1e-9 * grid.spacing
+            off = ~on_lattice(grid, epsilon)
             if off.any():
                 raise ValueError(f"epsilon must be lattice points, got {epsilon[off][0]:g}")
+            index = lattice_index(grid, epsilon)
             return tables.lower[index], tables.upper[index]
         tree = self.trees[min(side, len(self.trees) - 1)]
         most = max(s.size for s in tree.states)
@@ -87,14 +86,14 @@ class NaturalFilterCost:
 
 
 def natural_filter_cost(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
     tolerance: float = TOLERANCE,
     grid: LossGrid | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> NaturalFilterCost:
     """The cost of the natural filter: the least curve that dominates every analyst whom it lets through (Theorem 6).
 

@@ -15,7 +15,7 @@ from jaxacct import _validate
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off, whole_curve
+from jaxacct.adversary.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
 from jaxacct.adversary.lattice_laws import Law, lattice_index
 from jaxacct.adversary.naturals.compositions import Compositions, composed, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
@@ -62,7 +62,7 @@ class Counterexample:
         side: the direction (0 remove, 1 add, where they differ).
     """
 
-    family: list[Any]
+    family: list[Query]
     first: int
     branches: tuple[tuple[int, ...], tuple[int, ...]]
     epsilon: float
@@ -188,7 +188,7 @@ class Counterexample:
 
 
 def counterexample(
-    family: Sequence[Any],
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -234,9 +234,9 @@ def counterexample(
 
 
 def adaptive_choice(
-    first: Any,
-    one: Sequence[Any],
-    other: Sequence[Any],
+    first: Query,
+    one: Sequence[Query],
+    other: Sequence[Query],
     *,
     relation: str = "add_or_remove",
     grid: LossGrid | None = None,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import combinations, islice, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import excess
+from jaxacct.adversary.experiment import Query, excess
+from jaxacct.adversary.lattice_laws import on_lattice
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE, cost_of
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -73,7 +74,7 @@ class Freeness(Certified):
 
 
 def totally_ordered_closure(
-    family: Sequence[Any],
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -178,8 +179,8 @@ def known_chain(compositions: Compositions) -> str | None:
 
 
 def is_free(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -219,7 +220,10 @@ def is_free(
     for side in range(tests.sides):
         own = tests.experiment(side)
         points = compositions.grid.losses if own is None else own.finite
-        low, high = cost.excess(points, side)
+        if cost.table is None or on_lattice(compositions.grid, points).all():
+            low, high = cost.excess(points, side)
+        else:
+            low, high = cost.table.excess_between(points, side)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):

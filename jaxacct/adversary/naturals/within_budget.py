@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, experiments_of
+from jaxacct.adversary.experiment import Experiment, Query, excess, experiments_of
 from jaxacct.adversary.lattice_laws import lattice_index
 from jaxacct.adversary.naturals.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
 from jaxacct.losses.compare import enclose as families
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import side_names
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 
@@ -39,7 +40,7 @@ class Budget:
     is concave on each of the composition's segments, so its vertices are. *Otherwise*: bounds on the lattice.
     """
 
-    def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:
+    def __init__(self, budget: Query, compositions: Compositions, tolerance: float) -> None:
         self.compositions, self.tolerance = compositions, tolerance
         relation = compositions.relation
         self.experiments = experiments_of(budget, relation)
@@ -82,7 +83,7 @@ class Budget:
                 return self._verdict(*excess(one, own.finite), *excess(own, own.finite))
             if self.approximate is not None:
                 mu, delta = self.approximate
-                low, high = mu_needed(one, delta or 0.0, self.tolerance)
+                low, high = mu_needed(one, delta, self.tolerance)
                 room = mu * (1.0 + self.tolerance)
                 return Verdict(high <= room, low <= room)
         nodes = self.compositions.nodes(counts, of)
@@ -107,7 +108,7 @@ class Budget:
     def _enclosed(self) -> list[families.Enclosed]:
         relation, names = self.compositions.relation, [self.compositions.relation]
         with jax.enable_x64(True):
-            if not families.is_curve(self._budget):
+            if isinstance(self._budget, Mechanism):
                 names = side_names(self._budget, relation)[: 1 if self.mu is not None else None]
             return [families.enclose(self._budget, self.compositions.grid, name) for name in names]
 
@@ -122,7 +123,7 @@ class Budget:
             return excess(own, points)
         if self.approximate is not None:
             mu, delta = self.approximate
-            return _gaussian_excess(mu, delta or 0.0, points)
+            return _gaussian_excess(mu, delta, points)
         budget = self.enclosed(side)
         index = lattice_index(self.compositions.grid, points)
         return np.asarray(budget.point)[index], np.asarray(budget.upper)[index]

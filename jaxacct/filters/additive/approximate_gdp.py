@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +15,12 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 _REGIMES = ("small", "large")
@@ -31,6 +28,9 @@ _LIMITS = {
     "small": "sampling rates q -> 0 with T q^2 of order 1",
     "large": "noise sigma -> infinity with T / sigma^2 of order 1 and 1 - q at most of order 1 / sigma^2",
 }
+Parameters = tuple[ArrayLike, ArrayLike, ArrayLike]
+"""Sensitivity, sigma and rate of a query."""
+
 _STATEMENT = (
     "Asymptotic, not a bound: in the limit of {limit}, and only there, the interaction tends to sqrt(2 "
     "B)-GDP (f-DP filter paper, Theorem 4.3). At finite parameters the theorem's error Delta carries a "
@@ -40,9 +40,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("approximate_gdp", "budget", "regime")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "approximate_gdp", "budget", "regime")
 class ApproximateGDPFilter(AdditiveFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.
 
@@ -51,7 +49,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         regime: "small" or "large" sampling rates, static.
     """
 
-    pieces: Any
+    pieces: Array
     regime: str = dataclasses.field(metadata={"static": True})
 
     budget = amounts.exact("pieces")
@@ -65,7 +63,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         mu = array_module(budget).sqrt(2 * budget)
         return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
-    def update(self, query: Any, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A query that costs more than what is left is *admitted*, with its contributions clipped by
@@ -87,7 +85,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """
         return _update(self.pieces, sampled_parameters(query, self.regime), state, self.regime)
 
-    def clip_scale(self, query: Any, state: SpentState) -> Array:
+    def clip_scale(self, query: object, state: SpentState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which it spends at most what is left in ``state``.
 
         ``state`` is the one *before* `update`; the noise keeps its scale. It is invBudg of Algorithm 2 with
@@ -102,13 +100,13 @@ class ApproximateGDPFilter(AdditiveFilter):
         return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
 
     @reentrant_x64
-    def _cost(self, query: Any) -> Array:
+    def _cost(self, query: object) -> Array:
         return _mean_loss(sampled_parameters(query, self.regime), self.regime)[0]
 
 
-def sampled_parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
+def sampled_parameters(query: object, regime: str) -> Parameters:
     """(sensitivity, sigma, rate) of ``query``, after the checks that need no values or concrete ones."""
-    rate: Any = 1.0
+    rate: ArrayLike = 1.0
     inner = query
     if isinstance(query, PoissonSampled):
         rate, inner = query.rate, query.mechanism
@@ -122,7 +120,7 @@ def sampled_parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
     return inner.sensitivity, inner.sigma, rate
 
 
-def _mean_loss(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array]:
+def _mean_loss(parameters: Parameters, regime: str) -> tuple[Array, Array, Array]:
     """getApprox: a step's mean privacy loss, with its mu and rate; NaN for what must be refused."""
     sensitivity, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
     mu = sensitivity / sigma
@@ -141,9 +139,7 @@ def _open(state: SpentState) -> Array:
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime",))
-def _update(
-    pieces: Array, parameters: tuple[Any, Any, Any], state: SpentState, regime: str
-) -> tuple[Array, SpentState]:
+def _update(pieces: Array, parameters: Parameters, state: SpentState, regime: str) -> tuple[Array, SpentState]:
     cost, _, _ = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the account's range.
@@ -156,7 +152,7 @@ def _update(
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime", "dtype"))
-def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: SpentState, regime: str, dtype: str) -> Array:
+def _clip_scale(pieces: Array, parameters: Parameters, state: SpentState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     asked = jnp.minimum(cost, budget)

@@ -27,7 +27,7 @@ class AdditiveFilter:
     pieces: Any
     squares: ClassVar[bool] = False
 
-    def _cost(self, query: Any) -> Any:
+    def _cost(self, query: object) -> Any:
         """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
         raise NotImplementedError
 
@@ -35,7 +35,7 @@ class AdditiveFilter:
         """The state with nothing spent; one account for each entry of the budget's shape."""
         return jax.tree.map(amounts.empty, self.pieces)
 
-    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats
@@ -22,7 +23,7 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.parameters import whole_steps
 
 
-def _array(value: Any) -> Array:
+def _array(value: ArrayLike) -> Array:
     return floats(value)[1]
 
 
@@ -36,7 +37,7 @@ def _total(query: Composed, cost: Any) -> Any:
 
 @reentrant_x64
 @np.errstate(all="ignore")
-def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
+def is_pure(query: object, relation: str = "add_or_remove") -> bool:
     """Whether `pure_cost` has a closed form for ``query``, which is a mechanism."""
     if isinstance(query, Composed):
         return all(is_pure(part, relation) for part in query.mechanisms)
@@ -47,7 +48,7 @@ def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
 
 @reentrant_x64
 @np.errstate(all="ignore")
-def pure_cost(query: Any) -> Array:
+def pure_cost(query: object) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
         return _array(query)
@@ -65,13 +66,13 @@ def pure_cost(query: Any) -> Array:
     )
 
 
-def _named(query: Any) -> str:
+def _named(query: object) -> str:
     return type(query.mechanism if isinstance(query, PoissonSampled) else query).__name__
 
 
 @reentrant_x64
 @np.errstate(all="ignore")
-def concentrated_cost(query: Any) -> Array:
+def concentrated_cost(query: object) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
         return _array(query)
@@ -95,7 +96,7 @@ def concentrated_cost(query: Any) -> Array:
 
 @reentrant_x64
 @np.errstate(all="ignore")
-def approximate_cost(query: Any) -> tuple[Array, Array]:
+def approximate_cost(query: object) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64."""
     if isinstance(query, tuple) and len(query) == 2 and all(is_scalar_query(part) for part in query):
         return _array(query[0]), _array(query[1])

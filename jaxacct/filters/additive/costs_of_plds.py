@@ -39,7 +39,7 @@ _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is co
 class _Law(NamedTuple):
     """``losses`` (n,), ``p`` and ``q`` (..., n), atoms ``infinite`` (P's) and ``singular`` (Q's) (...), ``doubt``."""
 
-    losses: Any
+    losses: np.ndarray
     p: Array
     q: Array
     infinite: Array
@@ -98,7 +98,7 @@ def pure_of_law(law: _Law) -> Array:
     return _atomless(law, _largest(law))
 
 
-def _log_moments(law: _Law, times: Any) -> Array:
+def _log_moments(law: _Law, times: Array | np.ndarray) -> Array:
     """K(t) of both directions, rounded up, shape (2, times, ...)."""
     xp, reach = array_module(law), np.abs(law.losses).max()
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 
+Part = tuple[Array, Array, Array]
+"""Sensitivity, sigma and steps."""
 
-def is_gaussian(query: Any) -> bool:
+
+def is_gaussian(query: object) -> bool:
     """Whether ``query`` is a mechanism of which `gaussian_parts` knows the mu."""
     if isinstance(query, PoissonSampled):
         return _always(query.rate) and is_gaussian(query.mechanism)
@@ -23,11 +25,11 @@ def is_gaussian(query: Any) -> bool:
     return isinstance(query, Gaussian | GDP)
 
 
-def _always(rate: Any) -> bool:
+def _always(rate: ArrayLike) -> bool:
     return not _validate.is_traced(rate) and bool(np.all(np.asarray(rate) == 1))
 
 
-def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
+def gaussian_parts(query: object) -> list[Part]:
     """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1."""
     if is_scalar_query(query):
         return [(query, 1.0, 1.0)]
@@ -51,9 +53,9 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
 
 
 @np.errstate(all="ignore")
-def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
+def gaussian_cost(parts: list[Part]) -> Array:
     """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
-    cost: Any = np.zeros(())
+    cost: Array = np.zeros(())
     for triple in parts:
         xp, sensitivity, sigma, steps = floats(*triple)
         mu = sensitivity / sigma

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -17,8 +14,7 @@ from jaxacct.filters.additive.costs_of_plds import gaussian_of_law
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 
 _STATEMENT = (
@@ -29,9 +25,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("gdp", "mu")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "gdp", "mu")
 class GDPFilter(AdditiveFilter):
     """A budget of mu-GDP, the unit of `spent` and `remaining`; see `gdp`.
 
@@ -43,7 +37,7 @@ class GDPFilter(AdditiveFilter):
     """
 
     squares = True
-    pieces: Any
+    pieces: Array
 
     mu = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -54,7 +48,7 @@ class GDPFilter(AdditiveFilter):
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
         return GDPGuarantee(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
 
-    def _cost(self, query: Any) -> Array:
+    def _cost(self, query: object) -> Array:
         with jax.enable_x64(True):
             return gaussian_cost(gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query))
 

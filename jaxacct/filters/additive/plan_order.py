@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -14,6 +13,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.losses import renyi as _curve
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms.base import Mechanism
 
 # Fractions where they matter, whole numbers above: 155 orders, the customary grid.
 ORDERS: tuple[float, ...] = (
@@ -25,11 +25,11 @@ ORDERS: tuple[float, ...] = (
 )
 
 
-def _schedule(plan: Any, steps: ArrayLike) -> np.ndarray:
+def _schedule(plan: Mechanism, steps: ArrayLike) -> np.ndarray:
     """The plan as rows (mu, rate, steps); arrays of parameters are successive steps."""
     if isinstance(plan, Composed):
         return np.concatenate([_schedule(part, count) for part, count in plan.parts()])
-    rate: Any = 1.0
+    rate: ArrayLike = 1.0
     inner = plan
     if isinstance(plan, PoissonSampled):
         rate, inner = plan.rate, plan.mechanism
@@ -49,7 +49,7 @@ def _costs(rows: np.ndarray, orders: Sequence[float]) -> np.ndarray:
     return values[:, where.ravel()]
 
 
-def _candidates(orders: Sequence[float] | None, best: Any) -> list[float]:
+def _candidates(orders: Sequence[float] | None, best: float | None) -> list[float]:
     """All whole orders first, then the fractions next to the best whole one; a user's own list as it is."""
     if orders is not None:
         return [float(order) for order in orders]
@@ -58,7 +58,7 @@ def _candidates(orders: Sequence[float] | None, best: Any) -> list[float]:
     return [order for order in ORDERS if best - 1 <= order <= best + 1]
 
 
-def _checked(plan: Any, delta: float, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
+def _checked(plan: Mechanism, delta: float, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
     if _validate.is_traced((plan, steps)):
         raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
     _validate.scalar(_validate.probability, delta=delta)
@@ -82,7 +82,9 @@ def _admitted(costs: np.ndarray, steps: np.ndarray, budget: float) -> float:
     return rounds * float(np.sum(steps)) + float(np.interp(rest, sums, np.concatenate([[0.0], np.cumsum(steps)])))
 
 
-def _best(score: Any, orders: Sequence[float] | None) -> tuple[float, float]:
+def _best(
+    score: Callable[[list[float]], list[tuple[float, float]]], orders: Sequence[float] | None
+) -> tuple[float, float]:
     """(score, order) of the highest score."""
     values = score(_candidates(orders, None))
     value, order = max(values)
@@ -92,7 +94,7 @@ def _best(score: Any, orders: Sequence[float] | None) -> tuple[float, float]:
 
 
 def plan_order(
-    plan: Any,
+    plan: Mechanism,
     delta: float,
     epsilon: float | None = None,
     *,
@@ -145,7 +147,7 @@ def _epsilons(rows: np.ndarray, delta: float, orders: Sequence[float]) -> list[t
 
 
 def plan_epsilon(
-    plan: Any,
+    plan: Mechanism,
     delta: float,
     *,
     order: float | None = None,

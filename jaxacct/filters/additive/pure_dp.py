@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import PureDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "The whole interaction is epsilon-DP, if each query is epsilon_i-DP given all earlier outputs and every refusal "
@@ -24,9 +21,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("pure_dp", "epsilon")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "pure_dp", "epsilon")
 class PureDPFilter(AdditiveFilter):
     """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.
 
@@ -34,7 +29,7 @@ class PureDPFilter(AdditiveFilter):
         pieces: the budget in exact float32 pieces.
     """
 
-    pieces: Any
+    pieces: Array
 
     epsilon = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -45,7 +40,7 @@ class PureDPFilter(AdditiveFilter):
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
         return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         return pure_cost(query)
 
 

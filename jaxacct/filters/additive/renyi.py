@@ -12,15 +12,13 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float64 import in_float64, reentrant_x64
 from jaxacct._numerics.host import on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import RenyiGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
@@ -35,9 +33,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("renyi", "rho", "order")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "renyi", "rho", "order")
 class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
 
@@ -49,7 +45,7 @@ class RenyiFilter(AdditiveFilter):
         order: the order, static.
     """
 
-    pieces: Any
+    pieces: Array
     order: float = dataclasses.field(metadata={"static": True})
 
     rho = amounts.exact("pieces")
@@ -62,7 +58,7 @@ class RenyiFilter(AdditiveFilter):
         rho = amounts.admissible(self.pieces)
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         if isinstance(query, PLD):
             return renyi_of_law(query, np.array(self.order))
         return query if is_scalar_query(query) else renyi_cost(query, self.order)

@@ -17,7 +17,6 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -27,8 +26,7 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 
@@ -46,9 +44,7 @@ _OUT = np.array([(2 * _COUNTED - 1) << 24, 0, 0], np.uint32)
 _HALVINGS = 48
 
 
-@printed_as("renyi_any", "rho", "orders")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "renyi_any", "rho", "orders")
 class AnyOrderFilter(AdditiveFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
 
@@ -57,7 +53,7 @@ class AnyOrderFilter(AdditiveFilter):
         orders: the orders, static.
     """
 
-    pieces: Any
+    pieces: Array
     orders: tuple[float, ...] = dataclasses.field(metadata={"static": True})
 
     rho = amounts.exact("pieces")
@@ -70,7 +66,7 @@ class AnyOrderFilter(AdditiveFilter):
         rho = amounts.admissible(self.pieces)
         return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
 
-    def update(self, query: Any, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         It is charged to every order, and may run if the orders together still promise delta with it. They do as long
@@ -91,7 +87,7 @@ class AnyOrderFilter(AdditiveFilter):
         """
         return _update(self.pieces, self._cost(query), state, self.orders)
 
-    def _cost(self, query: Any) -> Any:
+    def _cost(self, query: object) -> Any:
         if not is_scalar_query(query):
             return _at_orders(query, self.orders)
         if np.ndim(query) < 1 or np.shape(query)[-1] != len(self.orders):
@@ -123,7 +119,7 @@ class AnyOrderFilter(AdditiveFilter):
 
 
 @reentrant_x64
-def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
+def _at_orders(query: object, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
     each = [renyi_cost(query, order) for order in orders]  # whole ones are sums, and must be known to be whole
@@ -198,9 +194,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     chosen = tuple(float(order) for order in np.ravel(np.asarray(orders, np.float64)))
     if not chosen or len(set(chosen)) != len(chosen):
         raise ValueError(f"orders must be one or more distinct numbers, got {list(chosen)}")
-    for order in chosen:
-        if not (order > 1 and np.isfinite(order)):
-            raise ValueError(f"orders must be finite numbers above 1, got {order:g}")
+    _validate.greater(1.0, orders=chosen)
     _validate.nonnegative(epsilon=epsilon)
     _validate.probability(delta=delta)
     _, *given = floats(epsilon, delta)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import ZCDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
 _STATEMENT = (
@@ -39,9 +38,7 @@ _WITH_FAILURES = (
 )
 
 
-@printed_as("zcdp", "rho")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "zcdp", "rho")
 class ZCDPFilter(AdditiveFilter):
     """A budget of rho, the unit of `spent` and `remaining`; see `zcdp`.
 
@@ -49,7 +46,7 @@ class ZCDPFilter(AdditiveFilter):
         pieces: the budget in exact float32 pieces.
     """
 
-    pieces: Any
+    pieces: Array
 
     rho = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
@@ -60,20 +57,18 @@ class ZCDPFilter(AdditiveFilter):
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
         return ZCDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
 
-    def _cost(self, query: Any) -> ArrayLike:
+    def _cost(self, query: object) -> ArrayLike:
         return concentrated_cost(query)
 
 
 class ApproximateZCDPState(NamedTuple):
     """What a scan carries: one account for rho, one for delta."""
 
-    rho: Any
-    delta: Any
+    rho: Array | SpentState
+    delta: Array | SpentState
 
 
-@printed_as("approximate_zcdp", "rho", "delta")
-@keeps(ApproximateZCDPState)
-@_register
+@filter_class(ApproximateZCDPState, "approximate_zcdp", "rho", "delta")
 class ApproximateZCDPFilter(AdditiveFilter):
     """Budgets of rho and of delta; `spent` and `remaining` are pairs in that order; see `approximate_zcdp`.
 
@@ -86,8 +81,8 @@ class ApproximateZCDPFilter(AdditiveFilter):
         delta_pieces: the budget delta likewise, of the same shape.
     """
 
-    rho_pieces: Any
-    delta_pieces: Any
+    rho_pieces: Array
+    delta_pieces: Array
 
     rho = amounts.exact("rho_pieces")
     """The budget of rho, as it was given (float64)."""
@@ -107,7 +102,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
         """Both budgets."""
         return ApproximateZCDPState(self.rho_pieces, self.delta_pieces)
 
-    def _cost(self, query: Any) -> ApproximateZCDPState:
+    def _cost(self, query: object) -> ApproximateZCDPState:
         return ApproximateZCDPState(*approximate_cost(query))
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.core import Tracer
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.look_up import either, left_after, price_halfway
+from jaxacct.filters.boxes.look_up import Part, either, left_after, price_halfway
 from jaxacct.filters.boxes.table import DEAR, lines_in_units
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
@@ -61,16 +61,16 @@ class PricedBoxFilter(UnitFilter):
             the other one only. The last bit of the units spent says which one it is.
     """
 
-    prices: Any
-    extra: Any
-    nodes: Any
-    sigmas: Any
-    rates: Any
-    excess: Any
+    prices: Array
+    extra: Array
+    nodes: Array
+    sigmas: Array
+    rates: Array
+    excess: Array
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
-    other: Any = None
+    other: PricedBoxFilter | None = None
 
     def __repr__(self) -> str:
         """The box, the target and the number of prices."""
@@ -95,7 +95,7 @@ class PricedBoxFilter(UnitFilter):
         """The certified profile of the whole interaction, a proven bound."""
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
 
-    def price(self, query: Any, state: MenuState | None = None) -> Array:
+    def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
         2**31 - 1, which no budget holds, for what does not fit, for what has no price and for parameters that make
@@ -106,10 +106,10 @@ class PricedBoxFilter(UnitFilter):
             ValueError: see :meth:`update`.
         """
         state = self.init() if state is None else state
-        admitted, after = self._after(query, state)
+        admitted, after = self.update(query, state)
         return jnp.where(admitted, after.spent - state.spent, DEAR)
 
-    def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
+    def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
@@ -125,9 +125,6 @@ class PricedBoxFilter(UnitFilter):
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
         """
-        return self._after(query, state)
-
-    def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
         parts = self._lines_of(query, state)
         left = left_after(self, parts, UNITS - spent)
@@ -141,7 +138,7 @@ class PricedBoxFilter(UnitFilter):
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
-    def _lines_of(self, query: Any, state: MenuState) -> list[tuple[Any, Any]]:
+    def _lines_of(self, query: object, state: MenuState) -> list[Part]:
         """For each part (noise, rate), or its lines in units, and how often it runs."""
         if (place := position_of(query)) is not None:
             return [(_entry(self.extra, place), 1.0)]
@@ -165,14 +162,14 @@ class PricedBoxFilter(UnitFilter):
         return found
 
     @reentrant_x64
-    def _covers(self, noise: Any, rate: Any) -> bool:
+    def _covers(self, noise: Array, rate: Array) -> bool:
         """Whether the box has a query that dominates a sampled Gaussian; True for what is none."""
         noise, rate = float(noise), float(rate)
         if not (noise > 0 and 0 <= rate <= 1):
             return True  # NaN: refused by the table
         return noise >= float(amounts.join(self.sigmas)[0]) and rate <= float(amounts.join(self.rates)[-1])
 
-    def steps_left(self, query: Any, state: MenuState | None = None) -> Array:
+    def steps_left(self, query: object, state: MenuState | None = None) -> Array:
         """How often ``query`` may still run, one after the other, until it is refused; int32.
 
         Found by running the filter: about a microsecond a step, inside one compiled loop.
@@ -203,7 +200,7 @@ def _online_lines(family: Family, structure: Any, *leaves: float) -> np.ndarray:
     return lines_in_units(jax.tree.unflatten(structure, leaves), family)
 
 
-def _entry(extra: Any, place: Any) -> Any:
+def _entry(extra: Array, place: Array) -> Array:
     """The lines of a further entry; those that never fit for a position that is none."""
     xp = jnp if isinstance(place, Tracer) or isinstance(extra, jax.Array) else np
     count = np.shape(extra)[1]
@@ -215,8 +212,8 @@ def _entry(extra: Any, place: Any) -> Any:
 
 
 @jax.jit
-def _count(box: PricedBoxFilter, query: Any, state: MenuState) -> Array:
-    def go(carry: Any) -> Any:
+def _count(box: PricedBoxFilter, query: object, state: MenuState) -> Array:
+    def go(carry: tuple[Array, Array, MenuState]) -> tuple[Array, Array, MenuState]:
         _, count, state = carry
         admitted, state = box.update(query, state)
         return admitted, count + admitted.astype(jnp.int32), state

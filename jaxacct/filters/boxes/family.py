@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -33,36 +32,19 @@ _FLOOR = 1e-3  # of the slack: smaller values of a curve are dropped
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Family:
-    """Curves over sqrt(gamma) at lattice points, and what certifying takes of them.
-
-    Attributes:
-        grid: the lattice.
-        nodes: budgets, from 0, rising, whole numbers of `UNITS`; 1 is one of them, and the promised budget; shape
-            ``(nodes,)``.
-        excess: of U, shape ``(nodes, size)``: the definition of the family.
-        width: sensitivity over noise of G.
-        slack: S.
-        far: in m.
-        kinks: of U, changes of slope times gamma over sqrt(gamma), rounded up; shape ``(nodes, size)``.
-        spectra: transforms of ``kinks``.
-        norms: Euclidean norms of ``kinks``.
-        rises: what V composed with all but half the variance of G rises by from node to node, rounded down; shape
-            ``(nodes - 1, size)``.
-        growth: how much faster V rises, at some order, after each inner node than before it, at least 1; shape
-            ``(nodes - 2,)``.
-    """
+    """Curves over sqrt(gamma) at lattice points, and what certifying takes of them."""
 
     grid: LossGrid
-    nodes: np.ndarray
-    excess: np.ndarray
-    width: float
-    slack: float
-    far: float
-    kinks: np.ndarray
-    spectra: np.ndarray
-    norms: np.ndarray
-    rises: np.ndarray
-    growth: np.ndarray
+    nodes: np.ndarray  # budgets, from 0, rising, whole numbers of `UNITS`; 1, the promised budget, is one
+    excess: np.ndarray  # of U, shape ``(nodes, size)``: the definition of the family
+    width: float  # sensitivity over noise of G
+    slack: float  # S
+    far: float  # in m
+    kinks: np.ndarray  # of U, changes of slope times gamma over sqrt(gamma), rounded up; shape ``(nodes, size)``
+    spectra: np.ndarray  # transforms of ``kinks``
+    norms: np.ndarray  # Euclidean norms of ``kinks``
+    rises: np.ndarray  # of V next to half of G from node to node, rounded down; shape ``(nodes - 1, size)``
+    growth: np.ndarray  # of the pace of V at some order, at each inner node, at least 1; shape ``(nodes - 2,)``
 
     @property
     def half_width(self) -> float:
@@ -124,7 +106,7 @@ def circular(values: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bool = False) -> tuple[Any, float]:
+def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bool = False) -> tuple[np.ndarray, float]:
     """A curve (or a difference of two) composed with a Gaussian, at the lattice points, and a bound on the error.
 
     Exact but for rounding: U(gamma) plus each kink's share of the excess of G. A transform of n points is off by at

@@ -24,31 +24,19 @@ ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` time
 
 
 class Ratios(NamedTuple):
-    """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q.
+    """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q."""
 
-    Attributes:
-        gains: the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits.
-        masses: at least 0, likewise.
-        infinite: probability under P where Q has none.
-    """
-
-    gains: np.ndarray
-    masses: np.ndarray
-    infinite: float
+    gains: np.ndarray  # the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits
+    masses: np.ndarray  # at least 0, likewise
+    infinite: float  # probability under P where Q has none
 
 
 class Kernel(NamedTuple):
-    """D^_L at lattice offsets, rounded up.
+    """D^_L at lattice offsets, rounded up."""
 
-    Attributes:
-        values: shape ``(2 n - 1,)``, offsets ``-(n - 1) .. n - 1``.
-        single: E^ of the query with G, likewise: what the ends of the lattice are bounded by.
-        lost: bound on what ``values`` leave out, for each unit of P-mass and over exp(-l / 2).
-    """
-
-    values: np.ndarray
-    single: np.ndarray
-    lost: float
+    values: np.ndarray  # shape ``(2 n - 1,)``, offsets ``-(n - 1) .. n - 1``
+    single: np.ndarray  # E^ of the query with G, likewise: what the ends of the lattice are bounded by
+    lost: float  # bound on what ``values`` leave out, for each unit of P-mass and over exp(-l / 2)
 
 
 def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
@@ -91,7 +79,8 @@ def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:
     offsets = spacing * np.arange(-(size - 1), size)
     at_offsets = np.expm1(offsets)
     at = np.searchsorted(gains, at_offsets, side="right")
-    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in _both_ways(masses * gains, masses))
+    rows = np.stack([masses * gains, masses])
+    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in (rows[:, ::-1], rows))
     above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
     below = at_offsets * left[1][at] - left[0][at]
     return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
@@ -117,9 +106,3 @@ def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
     values = np.maximum(own + spread - alone, 0.0) + wrong
     lost = atoms.infinite + float(weights.sum()) * math.exp(-0.5 * _REACH**2)
     return Kernel(values, own + spread + wrong, lost)
-
-
-def _both_ways(*rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from the right and from the left."""
-    found = np.stack(rows)
-    return found[:, ::-1], found

@@ -1,28 +1,33 @@
-"""Looks prices up in a box's table: the units left after queries, in NumPy or inside a trace.
-
-``box`` is a `PricedBoxFilter` throughout.
-"""
+"""Looks prices up in a box's table: the units left after queries, in NumPy or inside a trace."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, erf, repeated
+from jaxacct._numerics.arrays import Array, array_module, erf, repeated
 from jaxacct._numerics.host import hosted
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.table import DEAR
 
+if TYPE_CHECKING:
+    from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 
-def corners_of(box: Any, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
+Lines = tuple[Array, Array] | Array
+"""What prices a query: its (noise, rate), or its own lines in units, shape ``(2, ..., intervals)``."""
+Part = tuple[Lines, Array]
+"""The lines of a mechanism of a query, and how often it runs."""
+
+
+def corners_of(box: PricedBoxFilter, noise: Array, rate: Array) -> tuple[Array, list[tuple[Array, Array, Array]]]:
     """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
     xp = array_module(box, noise, rate)
     sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
@@ -48,7 +53,7 @@ def corners_of(box: Any, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, An
 
 
 @hosted
-def _left_by_table(box: Any, noise: Any, rate: Any, left: Any) -> Any:
+def _left_by_table(box: PricedBoxFilter, noise: Array, rate: Array, left: Array) -> Array:
     """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
     xp = array_module(box, noise, rate, left)
     noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
@@ -56,13 +61,13 @@ def _left_by_table(box: Any, noise: Any, rate: Any, left: Any) -> Any:
     return xp.where(good, _settled(xp, price, xp.asarray(box.nodes), left), -1).astype(np.int32)
 
 
-def _prices_of(box: Any, noise: Any, rate: Any) -> tuple[Any, Callable[[int, Any], Any]]:
+def _prices_of(box: PricedBoxFilter, noise: Array, rate: Array) -> tuple[Array, Callable[[int, Array], Array]]:
     """Whether the box covers a query, and its price at one end of an interval, infinite for none."""
     xp = array_module(box, noise, rate)
     good, corners = corners_of(box, noise, rate)
     prices = xp.asarray(box.prices)
 
-    def mean(end: int, interval: Any) -> Any:
+    def mean(end: int, interval: Array) -> Array:
         total = 0.0
         for weight, i, k in corners:
             one = prices[end, i, k, interval].astype(np.float64)
@@ -72,14 +77,14 @@ def _prices_of(box: Any, noise: Any, rate: Any) -> tuple[Any, Callable[[int, Any
     return good, mean
 
 
-def price_halfway(box: Any, parts: list[tuple[Any, Any]]) -> Any:
+def price_halfway(box: PricedBoxFilter, parts: list[Part]) -> Array:
     """What a query costs with about half of the budget left."""
     with jax.enable_x64(True):
         return sum(_halfway(box, lines, runs) for lines, runs in parts)
 
 
 @hosted
-def _halfway(box: Any, lines: Any, runs: Any) -> Any:
+def _halfway(box: PricedBoxFilter, lines: Lines, runs: Array) -> Array:
     xp = array_module(box, lines, runs)
     interval = int(0.7 * box.nodes.shape[0])  # intervals are as long as the root of the budget
     if isinstance(lines, tuple):
@@ -89,12 +94,12 @@ def _halfway(box: Any, lines: Any, runs: Any) -> Any:
 
 
 @hosted
-def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
-    """The same for a query by its own lines in units, shape ``(2, ..., intervals)``."""
+def left_by_lines(lines: Array, nodes: Array, left: Array) -> Array:
+    """The units left after one run of a query by its own lines; -1 where it does not fit."""
     xp = array_module(lines, nodes, left)
     lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
 
-    def mean(end: int, interval: Any) -> Any:
+    def mean(end: int, interval: Array) -> Array:
         rows = xp.broadcast_to(lines[end], (*interval.shape, lines.shape[-1]))
         one = xp.take_along_axis(rows, interval[..., None], -1)[..., 0].astype(np.float64)
         return xp.where(one < DEAR, one, np.inf)
@@ -102,7 +107,7 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     return _settled(xp, mean, xp.asarray(nodes), left).astype(np.int32)
 
 
-def either(left: Any, second_first: Any, first: Any, second: Any) -> Any:
+def either(left: Array, second_first: Array, first: Array, second: Array) -> Array:
     """The units left by the one of two tables that holds an account, from what each would leave (negative: no fit).
 
     The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
@@ -111,17 +116,17 @@ def either(left: Any, second_first: Any, first: Any, second: Any) -> Any:
     return jnp.where(jnp.where(left == UNITS, second_first, (left & 1) == 1), second, first)
 
 
-def _below(xp: ModuleType, rising: Any, value: Any, right: bool) -> Any:
+def _below(xp: ModuleType, rising: Array, value: Array, right: bool) -> Array:
     """How many of a few numbers are below ``value`` (or equal to it), less 1."""
     less = rising <= value[..., None] if right else rising < value[..., None]
     return less.sum(-1) - 1
 
 
-def _weight(xp: ModuleType, part: Any, whole: Any) -> Any:
+def _weight(xp: ModuleType, part: Array, whole: Array) -> Array:
     return xp.clip(part / xp.where(whole > 0, whole, 1.0) + 1e-9, 0.0, 1.0)
 
 
-def _settled(xp: ModuleType, price: Callable[[int, Any], Any], nodes: Any, left: Any) -> Any:
+def _settled(xp: ModuleType, price: Callable[[int, Array], Array], nodes: Array, left: Array) -> Array:
     """The largest budget after the query whose line allows it; -1 where there is none.
 
     The interval is the last one whose left end can be reached; any that can be would be sound.
@@ -130,7 +135,7 @@ def _settled(xp: ModuleType, price: Callable[[int, Any], Any], nodes: Any, left:
     shape = np.broadcast_shapes(left.shape, price(0, xp.zeros(left.shape, np.int32)).shape)
     left = xp.broadcast_to(left, shape)
 
-    def halve(ends: tuple[Any, Any]) -> tuple[Any, Any]:
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) // 2
         reached = nodes[middle] + price(0, middle) <= left
         return xp.where(reached, middle, ends[0]), xp.where(reached, ends[1], middle)
@@ -148,11 +153,8 @@ def _settled(xp: ModuleType, price: Callable[[int, Any], Any], nodes: Any, left:
     return xp.where(fits, after, -1.0)
 
 
-def left_after(box: Any, parts: list[tuple[Any, Any]], left: Any) -> Any:
-    """The units left after the parts of a query, one after the other; negative where they do not fit.
-
-    A part is (noise, rate), or its own lines in units, and how often it runs.
-    """
+def left_after(box: PricedBoxFilter, parts: list[Part], left: Array) -> Array:
+    """The units left after the parts of a query, one after the other; negative where they do not fit."""
     with jax.enable_x64(True):
         alone = len(parts) == 1 and _once(parts[0][1])
         if not alone and all(isinstance(lines, tuple) for lines, _ in parts):
@@ -162,14 +164,14 @@ def left_after(box: Any, parts: list[tuple[Any, Any]], left: Any) -> Any:
         return left
 
 
-def _once(runs: Any) -> bool:
+def _once(runs: Array) -> bool:
     return not _validate.is_traced(runs) and np.ndim(runs) == 0 and float(runs) == 1.0
 
 
-def _left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
+def _left_by_runs(box: PricedBoxFilter, lines: Lines, runs: Array, left: Array) -> Array:
     """The units left after so many runs of one part; -1 where they do not fit."""
 
-    def run(left: Any) -> Any:
+    def run(left: Array) -> Array:
         if isinstance(lines, tuple):
             return _left_by_table(box, *lines, left)
         return left_by_lines(lines, box.nodes, left)
@@ -179,7 +181,7 @@ def _left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
     runs = jnp.asarray(runs, jnp.float64)
     good = (runs >= 1) & (runs == jnp.floor(runs)) & (runs < 2.0**31)
 
-    def going(state: Any) -> Any:
+    def going(state: tuple[Array, Array]) -> Array:
         done, left = state
         return good & (done < runs) & (left >= 0)
 
@@ -193,7 +195,7 @@ def _left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
 
 
 @jax.jit
-def _left_by_parts(box: Any, parts: Any, left: Any) -> Any:
+def _left_by_parts(box: PricedBoxFilter, parts: list[Part], left: Array) -> Array:
     """`left_after` for several sampled Gaussians: one program for all of them."""
     shape = np.broadcast_shapes(*(np.shape(x) for x in jax.tree.leaves((parts, left))))
     noise, rate, runs = (
@@ -201,7 +203,7 @@ def _left_by_parts(box: Any, parts: Any, left: Any) -> Any:
         for column in zip(*((*lines, runs) for lines, runs in parts), strict=True)
     )
 
-    def body(left: Any, part: Any) -> Any:
+    def body(left: Array, part: Array) -> Array:
         return _left_by_runs(box, part[:2], part[2], left), None
 
     start = jnp.broadcast_to(jnp.asarray(left), shape)

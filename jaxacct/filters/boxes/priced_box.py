@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from jaxacct.filters.boxes.table import box_tables, within
 from jaxacct.filters.boxes.words import least_of, unpacked
 from jaxacct.filters.guarantees import certified
 from jaxacct.filters.menus import cache as _cache
+from jaxacct.filters.menus.cache import Progress
 from jaxacct.filters.menus.gaussian_menu import narrow
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
@@ -30,9 +30,9 @@ def priced_box(
     rate: float | tuple[float, float],
     epsilon: float,
     delta: float,
-    extra: Sequence[Any] = (),
+    extra: Sequence[Mechanism] = (),
     cache: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> PricedBoxFilter:
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP, for all sampled Gaussians of a box.
 
@@ -64,7 +64,15 @@ def priced_box(
 
 
 def box_for(
-    sigma: Any, rate: Any, epsilon: float, delta: float, extra: Any, cache: bool, progress: Any, *, two: bool
+    sigma: float | tuple[float, float],
+    rate: float | tuple[float, float],
+    epsilon: float,
+    delta: float,
+    extra: Sequence[Mechanism],
+    cache: bool,
+    progress: Progress,
+    *,
+    two: bool,
 ) -> PricedBoxFilter:
     """As `priced_box`; with one table in every box where not ``two``."""
     if _validate.is_traced((sigma, rate, epsilon, delta, extra)):

@@ -1,4 +1,4 @@
-"""The families of a box: about the worst case of an analyst who may run a few reference queries (`chosen_families`).
+"""Chooses the curves of a box, near the worst case of an analyst with a few reference queries: `chosen_families`.
 
 The recursion of the worst case, U_b = max over c of T_c U_(b - price_c), on evenly spaced budgets and a lattice of
 losses. It need not be a bound: prices are certified against the curves that come out, whatever they are. That they are
@@ -42,21 +42,13 @@ _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
 class Fineness(NamedTuple):
-    """How finely a table is made: all of it costs tightness at worst.
+    """How finely a table is made: all of it costs tightness at worst."""
 
-    Attributes:
-        small: G's noise over that of the Gaussian mechanism that meets the target.
-        grade: distance of nodes over the root of their budget.
-        sigma: distance of the grid's noise multipliers, in logarithm.
-        rate: of its rates.
-        spared: share of delta for the slack of prices.
-    """
-
-    small: float
-    grade: float
-    sigma: float
-    rate: float
-    spared: float
+    small: float  # G's noise over that of the Gaussian mechanism that meets the target
+    grade: float  # distance of nodes over the root of their budget
+    sigma: float  # distance of the grid's noise multipliers, in logarithm
+    rate: float  # of its rates
+    spared: float  # share of delta for the slack of prices
 
 
 def chosen_families(

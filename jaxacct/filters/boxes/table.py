@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,6 +22,7 @@ from jaxacct.filters.boxes.words import least_of, packed
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms.base import Mechanism
 
 DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
@@ -41,9 +41,9 @@ def box_tables(
     rate: tuple[float, float],
     epsilon: float,
     delta: float,
-    extra: Sequence[Any],
+    extra: Sequence[Mechanism],
     two: bool,
-    report: Callable[[int, int], Any],
+    report: Callable[[int, int], object],
 ) -> list[dict[str, np.ndarray]]:
     """The arrays of a box's table; of two tables where ``two`` may be and are better.
 
@@ -68,7 +68,7 @@ def box_tables(
 
 
 def _table(
-    family: Family, sigmas: np.ndarray, rates: np.ndarray, extra: Sequence[Any], report: Callable[[int], Any]
+    family: Family, sigmas: np.ndarray, rates: np.ndarray, extra: Sequence[Mechanism], report: Callable[[int], object]
 ) -> dict[str, np.ndarray]:
     """The prices of one family, and what it is read back from."""
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
@@ -114,14 +114,14 @@ def within(support: np.ndarray, size: int) -> np.ndarray:
     return (points >= support[:, :1]) & (points < support[:, 1:])
 
 
-def lines_in_units(query: Any, family: Family) -> np.ndarray:
+def lines_in_units(query: Mechanism, family: Family) -> np.ndarray:
     """A mechanism's own least prices at both ends of every interval within the budget, int32, shape (2, intervals)."""
     with jax.enable_x64(True):
         lines = np.stack(price_lines(_kernel_of_query(query, family), family)[:2])
     return _units(lines[:, : np.searchsorted(family.nodes, 1.0)])
 
 
-def _kernel_of_query(query: Any, family: Family) -> Kernel:
+def _kernel_of_query(query: Mechanism, family: Family) -> Kernel:
     """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
     inner = query.mechanism if isinstance(query, PoissonSampled) else query
     if isinstance(inner, Gaussian):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
@@ -206,7 +204,7 @@ class AnyOrderGuarantee:
 
 
 @reentrant_x64
-def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, delta: ArrayLike) -> Array:
+def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Array, delta: Array) -> Array:
     """The epsilon at ``delta`` of a curve next to a (0, ``fails``)-DP step: the curve's at what is left of delta."""
     _validate.probability(delta=delta)
     xp, fails, delta = floats(fails, delta)
@@ -218,7 +216,7 @@ def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, d
 
 
 @reentrant_x64
-def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Any, epsilon: ArrayLike) -> Array:
+def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Array, epsilon: Array) -> Array:
     """fails + (1 - fails) times the curve's delta at ``epsilon``."""
     xp, fails, value = floats(fails, curve(parameter, epsilon))
     value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
@@ -249,14 +247,14 @@ def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:
 
 
 @hosted(static=("orders",))
-def _any_delta(rho: Array, epsilon: Any, *, orders: tuple[float, ...]) -> Array:
+def _any_delta(rho: Array, epsilon: Array, *, orders: tuple[float, ...]) -> Array:
     xp, rho, epsilon = floats(rho, epsilon)
     value = inflated(xp.exp(xp.minimum(_any_logs(rho, epsilon, orders), 50.0)).sum(-1), (8 + len(orders)) * EPS)
     return xp.where(value <= 1.0, value, 1.0)
 
 
 @hosted(static=("orders",))
-def _any_epsilon(rho: Array, delta: Any, *, orders: tuple[float, ...]) -> Array:
+def _any_epsilon(rho: Array, delta: Array, *, orders: tuple[float, ...]) -> Array:
     xp, rho, delta = floats(rho, delta)
     good = (delta > 0) & (delta < 1) & xp.all((rho >= 0) & (rho < np.inf), axis=-1)
     within = xp.where(good, delta, 0.5)

@@ -19,6 +19,9 @@ import numpy as np
 
 from jaxacct._files import is_regular
 
+Progress = Callable[[int, int], object] | None
+"""What is called as ``progress(done, total)`` while a table grows, if anything is."""
+
 
 def directory() -> pathlib.Path:
     """Where tables lie: ``$JAXACCT_CACHE_DIR``, or ``jaxacct`` in the user's cache directory."""
@@ -29,7 +32,7 @@ def directory() -> pathlib.Path:
     return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "jaxacct"
 
 
-def digest(*values: Any) -> str:
+def digest(*values: object) -> str:
     """SHA-256 of pytrees of numbers, arrays and strings: structure, types, shapes and bytes."""
     found = hashlib.sha256()
     for value in values:

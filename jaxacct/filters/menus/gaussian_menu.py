@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms.base import Mechanism
 
 _MARGIN = 2.0**-45
 _MOST = 100_000  # noise multipliers, or rates
@@ -39,13 +38,12 @@ def gaussian_menu(
         ValueError: values out of range or of the wrong order.
     """
     _validate.numbers(sigma=sigma, rate=rate)
-    _validate.scalar(sigmas=sigmas, rates=rates)
+    _validate.whole(sigmas=sigmas, rates=rates)
     if np.shape(sigma) != (2,) or np.shape(rate) not in ((), (2,)):
         raise ValueError(f"sigma must be two numbers and rate one or two, got {sigma!r:.200} and {rate!r:.200}")
     _validate.positive(sigma=sigma)
     _validate.rate(rate=rate)
     _validate.greater(0.0, rate=rate)
-    _validate.count(sigmas=sigmas, rates=rates)
     _validate.at_most(_MOST, sigmas=sigmas, rates=rates)
     low, high = (float(x) for x in np.asarray(sigma, np.float64))
     least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
@@ -58,7 +56,7 @@ def gaussian_menu(
     return [PoissonSampled(Gaussian(float(s)), float(q)) for q in np.unique(shares) for s in np.unique(noise)]
 
 
-def narrow(value: Any, *, up: bool) -> np.ndarray:
+def narrow(value: ArrayLike, *, up: bool) -> np.ndarray:
     """The nearest float32 numbers above or below, as float64."""
     near = np.asarray(value, np.float64).astype(np.float32)
     off = near < value if up else near > value
@@ -67,7 +65,7 @@ def narrow(value: Any, *, up: bool) -> np.ndarray:
 
 
 @np.errstate(all="ignore")
-def as_sampled_gaussian(query: Any) -> tuple[Any, Any] | None:
+def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
     """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
 
     NaN where a parameter makes no sense. Inside ``enable_x64``.
@@ -83,7 +81,7 @@ def as_sampled_gaussian(query: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def shrunk(query: Any) -> Any:
+def shrunk(query: Mechanism) -> Mechanism:
     """What a menu's entry is accounted as: for sampled Gaussians, a hair less noise and more rate.
 
     The hair (2^-45) covers the roundings of quotients and products by which a query is compared with the entry.
@@ -96,14 +94,14 @@ def shrunk(query: Any) -> Any:
     return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
 
 
-def parts_of(query: Any) -> list[tuple[Any, Array | float]]:
+def parts_of(query: object) -> list[tuple[object, Array]]:
     """Each mechanism of a query and how often it runs."""
     if isinstance(query, Composed):
         return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
     return [(query, 1.0)]
 
 
-def position_of(query: Any) -> Any:
+def position_of(query: object) -> Array | None:
     """The position in a list of entries that a query is; None for a mechanism."""
     if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
         return np.int32(np.clip(query, -1, 2**31 - 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.menus.cache import Progress
 from jaxacct.filters.menus.gaussian_menu import shrunk
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
@@ -23,24 +23,23 @@ _SPARED = 0.01  # of delta, where the table is to price what is off the menu
 
 
 def kept_table(
-    menu: Sequence[Any],
+    menu: Sequence[Mechanism],
     epsilon: float,
     delta: float,
     unit: int,
     points: int | None,
     cache: bool,
-    progress: Any,
+    progress: Progress,
     whole: bool,
 ) -> dict[str, np.ndarray]:
     """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes."""
     if _validate.is_traced((menu, epsilon, delta)):
         raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
-    _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)
-    _validate.positive(epsilon=epsilon)
+    _validate.scalar(_validate.positive, epsilon=epsilon)
     _validate.at_most(100.0, epsilon=epsilon)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
+    _validate.whole(unit=unit)
     _validate.at_least(16, unit=unit)
-    _validate.count(unit=unit)
     _validate.at_most(100_000, unit=unit)
     _validate.instance(bool | np.bool_, cache=cache, online=whole)
     if progress is not None:
@@ -66,7 +65,13 @@ def kept_table(
 
 
 def _table(
-    entries: list[Any], epsilon: float, delta: float, unit: int, points: int | None, progress: Any, whole: bool
+    entries: list[Mechanism],
+    epsilon: float,
+    delta: float,
+    unit: int,
+    points: int | None,
+    progress: Progress,
+    whole: bool,
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()

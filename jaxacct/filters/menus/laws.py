@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 
 _COARSE = 4096
 _POINTS = 120.0
@@ -21,24 +22,19 @@ _MOST_RUNS = 2.0**40
 
 
 class MenuLaws(NamedTuple):
-    """Upper laws of the losses for `remove`, on lattice points that every query shares.
+    """Upper laws of the losses for `remove`, on lattice points that every query shares."""
 
-    Attributes:
-        grid: the points at which curves are kept.
-        masses: shape ``(queries, below + above + 1)``: finite losses from ``-below`` to ``above`` points.
-        excess: shape ``(queries, grid.size)``: each query's own curve, H - (1 - gamma)_+, rounded up.
-        below: points by which a query lowers the loss at most.
-        above: points by which it raises the loss at most; mass beyond is at infinity, in ``excess``.
-    """
-
-    grid: LossGrid
-    masses: np.ndarray
-    excess: np.ndarray
-    below: int
-    above: int
+    grid: LossGrid  # the points at which curves are kept
+    masses: np.ndarray  # shape ``(queries, below + above + 1)``: finite losses from ``-below`` to ``above`` points
+    excess: np.ndarray  # shape ``(queries, grid.size)``: each query's own curve, H - (1 - gamma)_+, rounded up
+    below: int  # points by which a query lowers the loss at most
+    above: int  # points by which it raises the loss at most; mass beyond is at infinity, in ``excess``
 
 
-def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | None) -> tuple[MenuLaws, np.ndarray]:
+@reentrant_x64
+def menu_laws(
+    menu: Sequence[Mechanism], epsilon: float, delta: float, points: int | None
+) -> tuple[MenuLaws, np.ndarray]:
     """Laws on a lattice of at most ``points`` points with their margins, and each query's number of runs alone.
 
     A coarse lattice shows where the curves of as many runs as the target allows fade; the fine one reaches just so
@@ -47,8 +43,7 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     """
     reach = 4.0 * epsilon + 10.0
     wide = LossGrid(2.0 * reach / _COARSE, -_COARSE // 2, _COARSE)
-    with jax.enable_x64(True):
-        singles = _laws(menu, wide)
+    singles = [_law(query, wide) for query in menu]
     powers = _Powers(singles, _COARSE // 2)
     runs = _runs(powers, epsilon, delta, 14)
     lost = 1e-5 * delta / runs.max()
@@ -68,9 +63,8 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     lowest = math.floor(low / spacing)
     grid = LossGrid(spacing, lowest, points - below - above)
     step = LossGrid(spacing, -below, below + above + 1)
-    with jax.enable_x64(True):
-        laws = _laws(menu, step)
-        found = MenuLaws(grid, np.stack([law.masses for law in laws]), _excess(laws, grid), below, above)
+    laws, excess = zip(*(law_of(query, step, grid) for query in menu), strict=True)
+    found = MenuLaws(grid, np.stack([law.masses for law in laws]), np.stack(excess), below, above)
     return found, runs_alone(found, epsilon, delta)
 
 
@@ -96,19 +90,14 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
     return inflated(float(low * (1.0 - share) + high * share), 1e-9)
 
 
-def law_of(query: Any, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
+@reentrant_x64
+def law_of(query: Mechanism, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
     """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
-    with jax.enable_x64(True):
-        law = _law(query, step)
-        return law, _excess([law], grid)[0]
+    law = _law(query, step)
+    return law, np.asarray(conversions.pld_excess(law, grid))
 
 
-def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:
-    """Upper laws for `remove`."""
-    return [_law(query, grid) for query in menu]
-
-
-def _law(query: Any, grid: LossGrid) -> PLD:
+def _law(query: Mechanism, grid: LossGrid) -> PLD:
     """An upper law for `remove` on ``grid``; what is composed reaches farther.
 
     What lies below counts as the least loss of the grid, what lies above as infinite.
@@ -121,10 +110,6 @@ def _law(query: Any, grid: LossGrid) -> PLD:
     inside, room = place < grid.size, UNIT * (masses.size + 8.0)
     infinite = inflated(law.infinity_mass + masses[~inside].sum(), room)
     return PLD(inflated(np.bincount(place[inside], masses[inside], grid.size), room), infinite, grid)
-
-
-def _excess(laws: Sequence[PLD], grid: LossGrid) -> np.ndarray:
-    return np.stack([np.asarray(conversions.pld_excess(law, grid)) for law in laws])
 
 
 class _Powers:

@@ -10,7 +10,6 @@ result, however small that is; the left side is rounded down by its few, the rig
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -18,33 +17,24 @@ from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 
 _WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MenuCurves:
-    """What a menu's table promises for every budget left.
+    """What a menu's table promises for every budget left."""
 
-    Attributes:
-        curves: U / sqrt(gamma) at the table's nodes, shape ``(nodes, grid.size)``.
-        node: units between nodes.
-        budget: the whole budget in units.
-        slack: what a unit adds to U, over min(1, gamma).
-        reach: points by which a query of the menu moves the loss at most.
-        grid: the lattice.
-        entries: the menu, for queries by their position.
-    """
+    curves: np.ndarray  # U / sqrt(gamma) at the table's nodes, shape ``(nodes, grid.size)``
+    node: int  # units between nodes
+    budget: int  # the whole budget in units
+    slack: float  # what a unit adds to U, over min(1, gamma)
+    reach: int  # points by which a query of the menu moves the loss at most
+    grid: LossGrid  # the lattice
+    entries: tuple[Mechanism, ...] = ()  # the menu, for queries by their position
 
-    curves: np.ndarray
-    node: int
-    budget: int
-    slack: float
-    reach: int
-    grid: LossGrid
-    entries: tuple[Any, ...] = ()
-
-    def least_price(self, query: Any, left: int, most: int) -> int:
+    def least_price(self, query: Mechanism, left: int, most: int) -> int:
         """The least price up to ``most`` that is certified with ``left`` units left; ``most`` where none does.
 
         By bisection, each step of which composes the query with one curve: milliseconds, by the table's points. The
@@ -86,7 +76,7 @@ class MenuCurves:
         curve = self.curves[below] * (1.0 - share) + self.curves[below + 1] * share if rest else self.curves[below]
         return curve + self.slack * units * np.exp(-0.5 * np.abs(self.grid.losses))
 
-    def law(self, query: Any) -> tuple[np.ndarray, int, np.ndarray]:
+    def law(self, query: Mechanism) -> tuple[np.ndarray, int, np.ndarray]:
         """What `certified` takes of a query."""
         reach = _WIDER * self.reach
         law, excess = law_of(query, LossGrid(self.grid.spacing, -reach, 2 * reach + 1), self.grid)

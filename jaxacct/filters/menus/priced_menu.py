@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, hosted, on_device
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
@@ -23,11 +20,10 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, p
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
 from jaxacct.filters.menus.units import MenuState, UnitFilter
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
 
@@ -44,9 +40,7 @@ _ONLINE = (
 )
 
 
-@printed_as("priced_menu", "prices", "budget")
-@keeps(MenuState)
-@_register
+@filter_class(MenuState, "priced_menu", "prices", "budget")
 class PricedMenuFilter(UnitFilter):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 
@@ -61,11 +55,11 @@ class PricedMenuFilter(UnitFilter):
             read from a `jaxacct.Ledger`, which has no online prices.
     """
 
-    prices: Any
-    budget: Any
-    noise: Any
-    rate: Any
-    excess: Any
+    prices: Array
+    budget: Array
+    noise: Array
+    rate: Array
+    excess: Array
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     curves: MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
 
@@ -75,7 +69,7 @@ class PricedMenuFilter(UnitFilter):
         statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), statement)
 
-    def price(self, query: Any, state: MenuState | None = None) -> Array:
+    def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
         Those of the cheapest entry that dominates it, whatever is left. With ``online=True``, a concrete scalar query
@@ -88,7 +82,7 @@ class PricedMenuFilter(UnitFilter):
         with jax.enable_x64(True):
             return on_device(_asked(self, query, self.init() if state is None else state))
 
-    def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
+    def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A sampled Gaussian is dominated by another of no more noise and no smaller rate (data processing, and joint
@@ -115,7 +109,7 @@ class PricedMenuFilter(UnitFilter):
         return _charge(self.budget, price, state)
 
 
-def _asked(menu: PricedMenuFilter, query: Any, state: MenuState) -> Array:
+def _asked(menu: PricedMenuFilter, query: object, state: MenuState) -> Array:
     """The price of a query in a state; inside ``enable_x64``."""
     alone = at_hand(query, state.spent) and not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
     place = position_of(query)
@@ -134,7 +128,7 @@ def _asked(menu: PricedMenuFilter, query: Any, state: MenuState) -> Array:
     return np.int32(found)  # pyright: ignore[reportReturnType]
 
 
-def _parameters(query: Any) -> list[Any]:
+def _parameters(query: object) -> list[Array | tuple[Array, Array, Array]]:
     """Each part's (noise, rate, runs), or its position on the menu."""
     if (place := position_of(query)) is not None:
         return [place]
@@ -159,7 +153,7 @@ def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, M
 
 
 @hosted
-def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
+def _price(menu: PricedMenuFilter, parameters: list[Array | tuple[Array, Array, Array]]) -> Array:
     xp = array_module(menu, parameters)
     prices = xp.asarray(menu.prices, np.int64)
     total = xp.zeros((), np.float64)
@@ -178,7 +172,7 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
 
 
 def priced_menu(
-    menu: Sequence[Any],
+    menu: Sequence[Mechanism],
     *,
     epsilon: float,
     delta: float,
@@ -186,7 +180,7 @@ def priced_menu(
     points: int | None = None,
     online: bool = False,
     cache: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> PricedMenuFilter:
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP by the exact worst case of a menu.
 
@@ -228,7 +222,7 @@ def priced_menu(
     return filter_of(menu, kept, float(epsilon), float(delta))
 
 
-def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
+def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
     """The filter of a table."""
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["excess"].size)
     profile = certified(kept["excess"], grid, epsilon, delta)
@@ -245,7 +239,7 @@ def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, 
     return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
-def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:
+def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
     """Epsilon of each entry run for the whole budget and fixed in advance, enclosed: what adaptivity is measured by.
 
     Every one of them is an analyst whom the filter admits, so the largest ``lower`` is a lower bound for the filter's

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,18 +43,13 @@ _MOST_BYTES = 2**33  # of the curves that a scan holds at a time
 class Table(NamedTuple):
     """The end of a table: the certified curve of the largest budget that was asked for.
 
-    Attributes:
-        excess: at the lattice's points, shape ``(grid.size,)``.
-        budget: in units, a whole number.
-        levels: nodes that were computed.
-        curves: where they were to be kept, U / sqrt(gamma) at every node up to the first one above the budget (shape
-            ``(nodes, grid.size)``): between nodes linear in the budget, and with (1).
+    ``curves``, where they were to be kept, are U / sqrt(gamma) at every node up to the first one above the budget:
+    between nodes linear in the budget, each a bound of the worst case.
     """
 
-    excess: np.ndarray
-    budget: int
-    levels: int
-    curves: np.ndarray | None = None
+    excess: np.ndarray  # at the lattice's points, shape ``(grid.size,)``
+    budget: int  # in units, a whole number
+    curves: np.ndarray | None = None  # shape ``(nodes, grid.size)``
 
 
 class _Rows(NamedTuple):
@@ -93,7 +88,7 @@ def budget_table(
     node: int,
     met: Callable[[np.ndarray], bool],
     most: int,
-    progress: Callable[[int], Any] | None = None,
+    progress: Callable[[int], object] | None = None,
     keep: bool = False,
 ) -> Table:
     """The largest whole budget, at most ``most``, whose certified curve passes ``met``, and that curve.
@@ -119,7 +114,7 @@ def budget_table(
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(_ETA))
     total, euclid = masses.sum(-1), np.sqrt((masses**2).sum(-1))
     error = (eta * total + (2.0 * eta + 8.0 * UNIT) * euclid) * 1.01
-    fixed: list[Any] = [
+    fixed: list[np.ndarray] = [
         np.fft.rfft(kernels),
         laws.excess * np.exp(-0.5 * losses) * up,
         error,
@@ -135,7 +130,7 @@ def budget_table(
             f"menu must hold entries whose prices are closer: the dearest one costs {prices.max() / prices.min():.3g} "
             f"times the cheapest, which takes {depth} curves of {size} points in memory; leave out the cheapest entries"
         )
-    empty: list[Any] = [
+    empty: list[np.ndarray | np.generic] = [
         np.int32(0),
         np.zeros(size),
         np.zeros((depth, n // 2 + 1), np.complex128),
@@ -165,7 +160,7 @@ def budget_table(
             progress(count + last)
         # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
         nodes = np.concatenate(kept)[: count + last + 2] if keep else None
-        return Table(inside(units), min((count + last) * node + units, most), count + last + 1, nodes)
+        return Table(inside(units), min((count + last) * node + units, most), nodes)
 
 
 def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool], end: int) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -23,7 +23,7 @@ class MenuState(NamedTuple):
 class UnitFilter:
     """A ``budget`` of whole units, int32, one account for each entry of its shape; a subclass has the prices."""
 
-    budget: Any
+    budget: Array
 
     def init(self) -> MenuState:
         """The state with nothing spent; one account for each entry of the budget's shape."""

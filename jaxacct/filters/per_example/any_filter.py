@@ -20,9 +20,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
+from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.per_example.examples import (
     INFINITY,
     as_bits,
@@ -33,8 +33,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
@@ -56,9 +55,7 @@ class IndividualState(NamedTuple):
     allowed: Array
 
 
-@printed_as("individual", "filter", "examples")
-@keeps(IndividualState)
-@_register
+@filter_class(IndividualState, "individual", "filter", "examples")
 class IndividualFilter:
     """Any filter, once for each example; see `individual`.
 
@@ -71,7 +68,7 @@ class IndividualFilter:
     examples: int = dataclasses.field(metadata={"static": True})
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         """The scalar filter's guarantee for every example; a bound where that is one. See the module."""
         return for_each_example(self.filter.guarantee)
 
@@ -80,7 +77,7 @@ class IndividualFilter:
         each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), self.filter.init())
         return IndividualState(each, jnp.zeros(self.examples, jnp.float32))
 
-    def update(self, query: Any, norms: ArrayLike, state: IndividualState) -> tuple[Array, IndividualState]:
+    def update(self, query: object, norms: ArrayLike, state: IndividualState) -> tuple[Array, IndividualState]:
         """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
 
         Args:
@@ -96,7 +93,7 @@ class IndividualFilter:
         check_query(query, self.examples)
         return _update(self.filter, query, given_norms(norms, self.examples), state)
 
-    def bounds(self, query: Any, norms: ArrayLike, state: IndividualState) -> Array:
+    def bounds(self, query: object, norms: ArrayLike, state: IndividualState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
         float32, shape ``(examples,)``. A filter with a ``clip_scale`` shortens the last step of each example to what is
@@ -121,7 +118,7 @@ class IndividualFilter:
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
 @reentrant_x64
 @jax.jit
-def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tuple[Array, IndividualState]:
+def _update(filter: Any, query: object, norms: Array, state: IndividualState) -> tuple[Array, IndividualState]:
     norms = settle_norms(norms, norms.shape[0])
     clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     clipped = jnp.where(norms > clip, clip, norms)
@@ -129,7 +126,7 @@ def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tu
     asked = for_norms(query, jnp.where(good, clipped, 1.0))
     asked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, norms.shape), asked)
 
-    def one(query: Any, norm: Array, good: Array, each: Any) -> tuple[Array, Any]:
+    def one(query: object, norm: Array, good: Array, each: Any) -> tuple[Array, Any]:
         admitted, after = filter.update(query, each)
         allowed = jnp.where(admitted & good, norm, 0.0)
         if hasattr(filter, "clip_scale"):
@@ -143,7 +140,7 @@ def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tu
     return allowed > 0, IndividualState(each, allowed)
 
 
-def individual(filter: Any, *, examples: int) -> IndividualFilter:
+def individual(filter: Filter, *, examples: int) -> IndividualFilter:
     """A filter that keeps one account of ``filter`` for each example; docs/proofs/filters.md has the theorem.
 
     Rényi, GDP, zCDP, residue filters and menus alike: what the scalar filter guarantees of an analyst, the individual

@@ -12,10 +12,14 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp, sampled_parameters
+from jaxacct.filters.additive.approximate_gdp import (
+    ApproximateGDPFilter,
+    Parameters,
+    approximate_gdp,
+    sampled_parameters,
+)
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
@@ -28,8 +32,7 @@ from jaxacct.filters.per_example.examples import (
     check_query,
     settle_norms,
 )
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
@@ -38,9 +41,7 @@ _BELOW = np.int32(2**30 - 1)
 _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
-@printed_as("individual_approximate_gdp", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_approximate_gdp", "common", "examples")
 class IndividualApproximateGDPFilter(PerExampleFilter):
     """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
 
@@ -67,7 +68,7 @@ class IndividualApproximateGDPFilter(PerExampleFilter):
         found = for_each_example(self.common.guarantee)
         return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
 
-    def _asked(self, query: Any) -> Any:
+    def _asked(self, query: object) -> Parameters:
         check_query(query, self.examples)
         return sampled_parameters(query, self.common.regime)
 
@@ -118,7 +119,7 @@ def _units_spent(words: Array) -> Array:
     return jnp.where(words & _WHOLE != 0, _WHOLE, words & _BELOW)
 
 
-def _is_one(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array, Array]:
+def _is_one(parameters: Parameters, regime: str) -> tuple[Array, Array, Array, Array]:
     """Clip norm, sigma and rate in float64, and whether they make a step of this regime."""
     clip, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
     good = (clip >= _LEAST) & (clip < jnp.inf) & (sigma >= _LEAST) & (sigma <= 1 / _LEAST)

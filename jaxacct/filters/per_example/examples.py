@@ -66,7 +66,7 @@ def as_bits(value: Array) -> Array:
     return jax.lax.bitcast_convert_type(value, jnp.int32)
 
 
-def check_query(query: Any, examples: int) -> None:
+def check_query(query: object, examples: int) -> None:
     """Raises ValueError unless ``query`` is one Gaussian for all, sampled or not, at one rate or one for each."""
     if isinstance(query, PoissonSampled):
         if np.shape(query.rate) not in ((), (examples,)):
@@ -99,7 +99,7 @@ class PerExampleFilter:
 
     examples: int
 
-    def init(self, sharding: Any = None) -> ExamplesState:
+    def init(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         """The state in which nobody has spent anything.
 
         Args:
@@ -110,7 +110,7 @@ class PerExampleFilter:
         return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
 
     def update(
-        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
+        self, query: object, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
     ) -> tuple[Array, ExamplesState]:
         """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
 
@@ -133,7 +133,7 @@ class PerExampleFilter:
         takes_part, words = run(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
         return takes_part, ExamplesState(words)
 
-    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
+    def bounds(self, query: object, norms: ArrayLike, state: ExamplesState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
         Args:
@@ -148,7 +148,7 @@ class PerExampleFilter:
         """
         return _bounds(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
 
-    def _asked(self, query: Any) -> Any:
+    def _asked(self, query: object) -> Any:
         """The arguments of the compiled program. Raises ValueError for a query that the filter does not take."""
         check_query(query, self.examples)
         return query
@@ -170,7 +170,7 @@ class PerExampleFilter:
         return state.words
 
 
-def _step(filter: PerExampleFilter, query: Any, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
+def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
     after = filter._charged(query, norms, words)
     # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
     return jax.lax.optimization_barrier(after) < 0, after

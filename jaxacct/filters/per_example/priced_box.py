@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct.filters import amounts
 from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.look_up import corners_of
@@ -28,15 +26,12 @@ from jaxacct.filters.per_example.examples import (
     looked_up,
 )
 from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
-@printed_as("individual_priced_box", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_priced_box", "common", "examples")
 class IndividualPricedBoxFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_box`.
 
@@ -55,18 +50,18 @@ class IndividualPricedBoxFilter(PricedPerExampleFilter):
     """
 
     common: PricedBoxFilter
-    near: Any
-    whole: Any
+    near: np.ndarray
+    whole: np.ndarray
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
-    def _asked(self, query: Any) -> Any:
+    def _asked(self, query: object) -> Any:
         check_query(query, self.examples)
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
             raise ValueError("query must have one rate for everybody; individual_priced_menu takes rates of their own")
         return query
 
-    def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
+    def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         highs, row = rows_of(clip, bits, self.rows)
         prices = _prices(self, *as_sampled_gaussian(for_norms(query, highs)))  # pyright: ignore[reportOptionalIterable]
         # Prices rise with the norm already. Sorting keeps the compiler from fusing them into every look-up.
@@ -97,7 +92,7 @@ def _prices(filter: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Arr
     """
     good, corners = corners_of(filter.common, noise, rate)
 
-    def mean(table: Any) -> Array:
+    def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))
         for weight, i, k in corners:
             one, weight = jnp.asarray(table)[i, k].astype(jnp.float64), weight[:, None]
@@ -133,7 +128,7 @@ def individual_priced_box(
     epsilon: float,
     delta: float,
     cache: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> IndividualPricedBoxFilter:
     """`priced_box` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
 
@@ -143,18 +138,11 @@ def individual_priced_box(
 
     Args:
         examples: how many; a static part of the program.
-        sigma: as in `priced_box`, as are all others.
-        rate: as there.
-        epsilon: as there.
-        delta: as there.
-        cache: as there.
-        progress: as there.
+        sigma, rate, epsilon, delta, cache, progress: as in `priced_box`.
 
     Raises:
         ValueError: as in `priced_box`; examples that are no whole number above 0.
     """
     examples = check_examples(examples)
     common = box_for(sigma, rate, epsilon, delta, (), cache, progress, two=False)
-    with jax.enable_x64(True):
-        noise = np.asarray(amounts.join(jnp.asarray(common.sigmas)))
-    return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(noise[-1] / noise[0]))
+    return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(common.sigmas))

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct.filters import amounts
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.filters.per_example.examples import ExamplesState, check_examples, for_norms, looked_up
 from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
+from jaxacct.mechanisms.base import Mechanism
 
 
-@printed_as("individual_priced_menu", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_priced_menu", "common", "examples")
 class IndividualPricedMenuFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_menu`.
 
@@ -41,7 +36,7 @@ class IndividualPricedMenuFilter(PricedPerExampleFilter):
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
-    def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
+    def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         del left
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
             return self.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
@@ -51,7 +46,7 @@ class IndividualPricedMenuFilter(PricedPerExampleFilter):
 
 
 def individual_priced_menu(
-    menu: Sequence[Any],
+    menu: Sequence[Mechanism],
     *,
     examples: int,
     epsilon: float,
@@ -59,7 +54,7 @@ def individual_priced_menu(
     unit: int = 32,
     points: int | None = None,
     cache: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> IndividualPricedMenuFilter:
     """`priced_menu` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
 
@@ -83,11 +78,4 @@ def individual_priced_menu(
     """
     examples = check_examples(examples)
     common = priced_menu(menu, epsilon=epsilon, delta=delta, unit=unit, points=points, cache=cache, progress=progress)
-    return IndividualPricedMenuFilter(common, examples, _rows(common))
-
-
-def _rows(common: PricedMenuFilter) -> int:
-    with jax.enable_x64(True):
-        noise = np.asarray(amounts.join(jnp.asarray(common.noise)))
-    noise = noise[~np.isnan(noise)]
-    return rows_for(noise.max() / noise.min() if noise.size else 1.0)
+    return IndividualPricedMenuFilter(common, examples, rows_for(common.noise))

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus.units import fraction_of
@@ -53,11 +54,11 @@ class PricedPerExampleFilter(PerExampleFilter):
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
         return fraction_of(self.common.budget, self.spent(state))
 
-    def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
+    def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         """Units that each example would pay, by the bits of its clipped norm and the units it has left."""
         raise NotImplementedError
 
-    def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+    def _charged(self, query: object, norms: ArrayLike, words: Array) -> Array:
         clip, bits, good = clipped(query, norms, self.examples)
         spent = words & _SPENT
         left = jnp.asarray(self.common.budget, jnp.int32) - spent
@@ -65,12 +66,12 @@ class PricedPerExampleFilter(PerExampleFilter):
         fits = good & (bits > 0) & (price <= left)
         return jnp.where(fits, (spent + price) | FLAG, spent)
 
-    def _allowed(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+    def _allowed(self, query: object, norms: ArrayLike, words: Array) -> Array:
         _, bits, good = clipped(query, norms, self.examples)
         return jax.lax.bitcast_convert_type(jnp.where((words < 0) & good & (bits > 0), bits, 0), jnp.float32)
 
 
-def clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:
+def clipped(query: object, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:
     """The clip norm (float32, rounded up), the bits of min(norm, clip norm), and whether a norm is one."""
     clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     bits = as_bits(settle_norms(norms, examples))
@@ -89,6 +90,10 @@ def rows_of(clip: Array, bits: Array, rows: int) -> tuple[Array, Array]:
     return highs, jnp.clip(((bits - 1) >> _SHIFT) - last + rows - 1, 0, rows - 1)
 
 
-def rows_for(span: float) -> int:
-    """Enough for a span of noise: norms below it all have the price of the quietest query."""
+@reentrant_x64
+def rows_for(noise: Array) -> int:
+    """Enough for noise multipliers in pieces, NaN for none: norms below all have the price of the quietest query."""
+    found = np.asarray(amounts.join(noise))
+    found = found[~np.isnan(found)]
+    span = found.max() / found.min() if found.size else 1.0
     return (min(math.ceil(math.log2(span)), 24) + 1) << _BITS

@@ -15,11 +15,9 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import on_grid
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -86,9 +84,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
-@printed_as("residue", "parameter", "rounds")
-@keeps(ResidueFilterState)
-@_register
+@filter_class(ResidueFilterState, "residue", "parameter", "rounds")
 class ResidueFilter:
     """A budget family, an update, and a certificate for every step; make it with `residue`.
 
@@ -125,13 +121,12 @@ class ResidueFilter:
         return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
 
     @reentrant_x64
-    def prepare(self, query: Any) -> PLD:
+    def prepare(self, query: object) -> PLD:
         """The query's upper law on this filter's grid."""
-        one = first_side(self.relation)
-        return on_grid(query, self.grid, one, symmetric=False)
+        return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     @reentrant_x64
-    def update(self, query: Any, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
+    def update(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 
         Args:
@@ -141,8 +136,9 @@ class ResidueFilter:
         Raises:
             ValueError: a curve that is a bound from below, or spacings that do not agree.
         """
-        ready = isinstance(query, PLD) and query.grid.spacing == self.grid.spacing
-        law = query if ready else self.prepare(query)
+        law = query
+        if not (isinstance(law, PLD) and law.grid.spacing == self.grid.spacing):
+            law = self.prepare(query)
         # What is checked is what is stored: the next parameter after rounding.
         left = self.change(state.parameter, law)
         _validate.real_arrays(update=left)
@@ -202,9 +198,8 @@ def residue(
         ValueError: values out of range, or a family that gives no `PLD` of the grid's spacing.
     """
     _validate.function(family=family, update=update)
-    _validate.scalar(rounds=rounds, tolerance=tolerance)
-    _validate.count(rounds=rounds)
-    _validate.positive(tolerance=tolerance)
+    _validate.whole(rounds=rounds)
+    _validate.scalar(_validate.positive, tolerance=tolerance)
     _validate.instance(LossGrid, grid=grid)
     _validate.one_of(RELATIONS, relation=relation)
     _validate.real_arrays(parameter=parameter)

@@ -19,17 +19,16 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.printing import number, printed_as
+from jaxacct.filters.printing import number
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -62,9 +61,7 @@ class ResidueState(NamedTuple):
         return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
 
 
-@printed_as("gdp_residue", "mu", "slack")
-@keeps(ResidueState)
-@_register
+@filter_class(ResidueState, "gdp_residue", "mu", "slack")
 class GDPResidueFilter:
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
 
@@ -75,9 +72,9 @@ class GDPResidueFilter:
         relation: for mechanisms, static.
     """
 
-    mu_pieces: Any
-    delta_pieces: Any
-    share: Any
+    mu_pieces: Array
+    delta_pieces: Array
+    share: Array
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
     mu = amounts.exact("mu_pieces")
@@ -97,7 +94,7 @@ class GDPResidueFilter:
         """The state with nothing spent; one account for each entry of the budget's shape."""
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
-    def update(self, query: Any, state: ResidueState) -> tuple[Array, ResidueState]:
+    def update(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
@@ -154,11 +151,7 @@ class GDPResidueFilter:
         return array_module(whole, left).maximum((whole - left) * (whole + left), 0.0)
 
 
-def _is_no_slack(delta: np.ndarray) -> bool:
-    return bool(np.any((delta >= 1) | ((delta > 0) & (delta < 1e-18))))
-
-
-def _whole(pieces: Any) -> Array:
+def _whole(pieces: Array) -> Array:
     """The budget with its rounding slack: n queries of mu / sqrt(n) fit n times."""
     return inflated(amounts.join(pieces), 0.5 * amounts.SLACK)
 
@@ -197,18 +190,20 @@ def _update_gaussian(cost: ArrayLike, state: ResidueState) -> tuple[Array, Resid
     return _accepted(after >= 0, after, delta, state)
 
 
-def _work(query: Any, slack: Array, share: Array, state: ResidueState) -> int:
+def _work(query: object, slack: Array, share: Array, state: ResidueState) -> int:
     return math.prod(state.mu.shape[:-1]) * (MOST // _MOST_IN_TURN)
 
 
 @hosted(work=_work)
-def _update(query: Any, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
-    query = query if isinstance(query, Prepared) else of_curve(query)
-    shape = _covered(np.shape(query.epsilon)[:-1], state)
+def _update(
+    query: Prepared | PLD | PrivacyProfile | TradeOff, slack: Array, share: Array, state: ResidueState
+) -> tuple[Array, ResidueState]:
+    law = query if isinstance(query, Prepared) else of_curve(query)
+    shape = _covered(np.shape(law.epsilon)[:-1], state)
     xp, share = floats(share)
     mu, delta = amounts.join(state.mu), amounts.join(state.delta)
     offer = xp.broadcast_to(amounts.join(slack) * share, shape)
-    wide = jax.tree.map(lambda x: xp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
+    wide = jax.tree.map(lambda x: xp.broadcast_to(x, (*shape, *x.shape[law.epsilon.ndim - 1 :])), law)
     one = _residue if xp is np else _each
     for _ in shape:
         one = functools.partial(each, one)
@@ -299,11 +294,12 @@ def gdp_residue(
         ValueError: concrete values outside their range.
     """
     amounts.check_budget(mu=mu)
-    _validate.nonnegative(delta=delta)
     _validate.rate(delta=delta)
     _validate.count(steps=steps)
-    if not _validate.is_traced(delta) and _is_no_slack(np.asarray(delta, np.float64)):
-        raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
+    if not _validate.is_traced(delta):
+        given = np.asarray(delta, np.float64)
+        if np.any((given >= 1) | ((given > 0) & (given < 1e-18))):
+            raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
     _validate.one_of(RELATIONS, relation=relation)
     with jax.enable_x64(True):
         xp, mus, deltas = floats(mu, delta)

@@ -8,15 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct.filters import amounts, prepare
-from jaxacct.filters.base import AroundFilter
+from jaxacct.filters import Prepared, amounts, prepare
+from jaxacct.filters.base import AroundFilter, Filter
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
 from jaxacct.filters.printing import printed_as
+from jaxacct.mechanisms.base import Mechanism
 
 
 @printed_as("on_levels", "filter")
@@ -33,12 +34,12 @@ class LevelsFilter(AroundFilter):
         rate: their sampling rates, likewise.
     """
 
-    filter: Any
-    queries: Any
-    noise: Any
-    rate: Any
+    filter: Filter
+    queries: Prepared
+    noise: Array
+    rate: Array
 
-    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run and the state after it: charged as the cheapest level that dominates it.
 
         A sampled Gaussian is dominated by another of no more noise and no smaller rate (data processing, and joint
@@ -59,7 +60,7 @@ class LevelsFilter(AroundFilter):
 
 
 @reentrant_x64
-def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, Array]:
+def _cheapest(noise_pieces: Array, rate_pieces: Array, query: object) -> tuple[Array, Array]:
     found = as_sampled_gaussian(query)
     if found is None:
         raise ValueError(f"query must be a Gaussian or a PoissonSampled one, got {type(query).__name__}")
@@ -67,7 +68,7 @@ def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, A
 
 
 @jax.jit
-def _place(noise_pieces: Any, rate_pieces: Any, noise: Any, rate: Any) -> tuple[Array, Array]:
+def _place(noise_pieces: Array, rate_pieces: Array, noise: Array, rate: Array) -> tuple[Array, Array]:
     noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)
     covers = (noise >= amounts.join(noise_pieces)) & (rate <= amounts.join(rate_pieces)) & (rate >= 0)
     # Levels are in rising order of cost, so the first that covers is the cheapest. (Whole numbers of 64 bits, which
@@ -75,7 +76,7 @@ def _place(noise_pieces: Any, rate_pieces: Any, noise: Any, rate: Any) -> tuple[
     return jax.lax.argmax(covers, 0, jnp.int32), jnp.any(covers) & (noise < jnp.inf)
 
 
-def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFilter:
+def on_levels(filter: Filter, menu: Sequence[Mechanism], *, atoms: int = 128) -> LevelsFilter:
     """``filter`` for a training step whose noise is traced: queries are rounded to ``menu``, prepared once.
 
     `filters.gdp_residue`, `residue` and the natural filters compute with a query's whole privacy loss, for which its

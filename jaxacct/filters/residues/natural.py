@@ -16,16 +16,14 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.pieces import split_up
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -64,9 +62,7 @@ class _Declared:
     grid: LossGrid | None
 
 
-@printed_as("natural", "members", "rounds")
-@keeps(NaturalState)
-@_register
+@filter_class(NaturalState, "natural", "members", "rounds")
 class NaturalFilter:
     """Exact composition of a declared family's members against a budget; see `natural`.
 
@@ -75,8 +71,8 @@ class NaturalFilter:
         declared: budget, family and rounds, static.
     """
 
-    allowed: Any
-    declared: Any = dataclasses.field(metadata={"static": True})
+    allowed: np.ndarray
+    declared: _Declared = dataclasses.field(metadata={"static": True})
 
     @property
     def rounds(self) -> int:
@@ -97,7 +93,7 @@ class NaturalFilter:
         """The state with nothing played."""
         return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
 
-    def update(self, query: Any, state: NaturalState) -> tuple[Array, NaturalState]:
+    def update(self, query: object, state: NaturalState) -> tuple[Array, NaturalState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -113,7 +109,7 @@ class NaturalFilter:
         """
         return _play(self.allowed, self._index(query), state)
 
-    def _index(self, query: Any) -> Any:
+    def _index(self, query: object) -> Any:
         if is_scalar_query(query):
             if np.ndim(query):
                 raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
@@ -141,7 +137,7 @@ class NaturalFilter:
         return jnp.sum(state.counts) / np.float32(self.declared.rounds)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Whether two mechanisms or curves are of one kind and have the same, concrete numbers."""
     if _validate.is_traced((one, other)) or jax.tree.structure(one) != jax.tree.structure(other):
         return False
@@ -211,12 +207,10 @@ def natural(
     _validate.one_of(RELATIONS, relation=relation)
     _validate.instance(LossGrid | None, grid=grid)
     if rounds is not None:
-        _validate.scalar(rounds=rounds)
+        _validate.whole(rounds=rounds)
     if not isinstance(family, Sequence | None) or isinstance(family, str | bytes):
         raise ValueError(f"family must be a sequence of queries, got {family!r:.200}")
     if family is None:
-        if rounds is not None:
-            _validate.count(rounds=rounds)
         if grid is None or not grid.lowest < 0 < grid.highest:
             raise ValueError(f"grid must hold losses on either side of 0 where no family is declared, got {grid}")
         with jax.enable_x64(True):
@@ -227,7 +221,6 @@ def natural(
         return UndeclaredNaturalFilter(room, grid, relation, rounds)
     if rounds is None:
         raise ValueError("rounds must be given with a family, got None")
-    _validate.count(rounds=rounds)
     members, most = tuple(family), int(rounds)
     states = (most + 1) ** len(members)
     if states > _MOST_STATES:

@@ -93,9 +93,3 @@ def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PL
     if symmetric:
         profile = profile.symmetrise().on(grid)
     return profile.to_pld()
-
-
-def grid_for(reach: float, size: int) -> LossGrid:
-    """``size`` points (odd) around 0 that reach to +- ``reach``."""
-    half = (int(size) - 1) // 2
-    return LossGrid(float(np.float64(reach) / half), -half, 2 * half + 1)

@@ -15,15 +15,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, histogram, running_greatest
+from jaxacct._numerics.arrays import Array, array_module, histogram, running_greatest
 from jaxacct._numerics.host import barrier, each, floats, hosted, on_device, on_host
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
+from jaxacct.adversary.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.losses.compare.gaussian_order import dominating_mu
@@ -54,15 +53,15 @@ class Prepared:
         mu: float32[..., 2], a mu whose G_mu with an atom at infinity of the larger ``infinity`` dominates it, or inf.
     """
 
-    losses: Any
-    masses: Any
-    infinity: Any
-    epsilon: Any
-    mu: Any
+    losses: Array
+    masses: Array
+    infinity: Array
+    epsilon: Array
+    mu: Array
 
 
 def prepare(
-    query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
+    query: object, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
 ) -> Prepared:
     """The query in at most ``atoms`` atoms a direction, dominating it: what `gdp_residue` computes with.
 
@@ -83,13 +82,12 @@ def prepare(
 
 
 def prepared(
-    query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
+    query: object, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
 ) -> Prepared:
     """`prepare`, as NumPy's arrays where everything is concrete."""
-    _validate.scalar(atoms=atoms)
+    _validate.whole(atoms=atoms)
     _validate.at_least(8.0, atoms=atoms)
     _validate.at_most(2**20, atoms=atoms)
-    _validate.count(atoms=atoms)
     _validate.one_of(RELATIONS, relation=relation)
     _validate.instance(LossGrid | None, grid=grid)
     with jax.enable_x64(True):
@@ -100,7 +98,7 @@ def prepared(
         return dataclasses.replace(made, epsilon=_least_epsilon(made, query)) if is_pure(query, relation) else made
 
 
-def _least_epsilon(made: Prepared, query: Any) -> Any:
+def _least_epsilon(made: Prepared, query: object) -> Array:
     """The mechanism's largest loss, where a lattice has lost it: its curve has a rounding's mass at infinity."""
     xp, found, known = floats(join(made.epsilon), pure_cost(query))
     return split_up(xp.minimum(found, xp.where(known >= 0, known, np.inf)))
@@ -166,13 +164,13 @@ def _of_pld(pld: PLD) -> TradeOff:
     return TradeOff(widths, xp.concatenate([xp.minimum(singular, 1.0), q * up, none], -1), "lower")
 
 
-def _experiments(query: Any, relation: str) -> list[Experiment] | None:
+def _experiments(query: Query, relation: str) -> list[Experiment] | None:
     """The few outcomes of a finite mechanism of scalar parameters; None for any other."""
     batched = any(np.ndim(leaf) for leaf in jax.tree.leaves(query))
     return None if batched else experiments_of(query, relation)
 
 
-def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
+def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
     """Of one curve; ``losses`` of its segments where they are known exactly."""
     n, xp = p.shape[0], array_module(p, q)
     both = (p > 0) & (q > 0)

@@ -43,31 +43,18 @@ _SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 class Nodes(NamedTuple):
-    """The nodes t of one direction and what of the condition does not depend on m.
+    """The nodes t of one direction and what of the condition does not depend on m."""
 
-    Attributes:
-        unit: the nodes' distance, twice as much in the further half.
-        t: shape ``(nodes,)``, from 0.
-        gamma: exp(t).
-        density: a(t).
-        start: shape ``(2, cells)``: integrals over a cell of a and of a e^-s, times what falls from 1 to 0 there.
-        stop: the other way round.
-        room: what is left of it for t within the nodes.
-        bounded: whether that is for a bound on everything beyond the last node; otherwise f >= 0 must hold there.
-        safe: where f >= 0 was first seen; only steers.
-        fit: whether the quadrature's error is proven.
-    """
-
-    unit: Array
-    t: Array
-    gamma: Array
-    density: Array
-    start: Array
-    stop: Array
-    room: Array
-    bounded: Array
-    safe: Array
-    fit: Array
+    unit: Array  # the nodes' distance, twice as much in the further half
+    t: Array  # shape ``(nodes,)``, from 0
+    gamma: Array  # exp(t)
+    density: Array  # a(t)
+    start: Array  # shape ``(2, cells)``: integrals over a cell of a and of a e^-s, times what falls from 1 to 0 there
+    stop: Array  # the other way round
+    room: Array  # what is left of it for t within the nodes
+    bounded: Array  # whether that is for a bound on everything beyond the last node; otherwise f >= 0 must hold there
+    safe: Array  # where f >= 0 was first seen; only steers
+    fit: Array  # whether the quadrature's error is proven
 
 
 class Check(NamedTuple):

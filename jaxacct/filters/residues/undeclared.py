@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,12 +12,10 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -27,9 +24,7 @@ from jaxacct.mechanisms.directions import first_side
 _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
 
 
-@printed_as("natural", "rounds", "relation")
-@keeps(ComposedState)
-@_register
+@filter_class(ComposedState, "natural", "rounds", "relation")
 class UndeclaredNaturalFilter:
     """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
 
@@ -40,7 +35,7 @@ class UndeclaredNaturalFilter:
         rounds: the most queries, static; None for any number.
     """
 
-    room: Any
+    room: Array
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     relation: str = dataclasses.field(metadata={"static": True})
     rounds: int | None = dataclasses.field(metadata={"static": True})
@@ -64,11 +59,11 @@ class UndeclaredNaturalFilter:
         return nothing(self.grid)
 
     @reentrant_x64
-    def prepare(self, query: Any) -> PLD:
+    def prepare(self, query: object) -> PLD:
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+    def update(self, query: object, state: ComposedState) -> tuple[Array, ComposedState]:
         """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
 
         Args:

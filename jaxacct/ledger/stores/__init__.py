@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from jaxacct.ledger.stores.base import Store
 from jaxacct.ledger.stores.postgres import PostgresStore
 from jaxacct.ledger.stores.sqlite import SqliteStore
 
 
-def store_at(place: Any, timeout: float) -> Store:
+def store_at(place: object, timeout: float) -> Store:
     """The store of a path, or of a PostgreSQL URL."""
     if isinstance(place, str) and "://" in place:
         return PostgresStore(place, timeout)

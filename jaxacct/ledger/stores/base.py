@@ -1,4 +1,4 @@
-"""What a ledger asks of a database: three tables, ten statements that SQLite and PostgreSQL both understand.
+"""The three tables of a ledger, and the statements on them that SQLite and PostgreSQL both understand.
 
 ``jaxacct_records`` is append-only: a number, a canonical text, its hash. ``jaxacct_head`` has one row, the lock that
 writers queue for, with the last record's number and hash and the filter's state after it.
@@ -35,7 +35,7 @@ _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE 
 class Sql(Protocol):
     """Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
 
-    def __call__(self, statement: str, **parameters: Any) -> list[Any]:
+    def __call__(self, statement: str, **parameters: int | str | None) -> list[Any]:
         """The rows."""
         ...
 

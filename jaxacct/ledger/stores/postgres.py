@@ -1,11 +1,11 @@
-"""The same ledger in PostgreSQL, through SQLAlchemy: for teams on several machines. One ledger a database or schema."""
+"""Keeps ledgers in PostgreSQL, through SQLAlchemy, for teams on several machines: one a database or schema."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxacct.ledger.errors import (
     LedgerBusy,
@@ -17,6 +17,9 @@ from jaxacct.ledger.errors import (
 )
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 # SQLSTATEs by their first characters, the longest first.
 _STATES: tuple[tuple[str, type[LedgerError]], ...] = (
@@ -74,7 +77,7 @@ class PostgresStore:
         self._url = parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
         self.timeout = timeout
         self._sqlalchemy = sqlalchemy
-        self._engine: Any = None
+        self._engine: Engine | None = None
         self._process = -1
 
     def __str__(self) -> str:
@@ -99,7 +102,7 @@ class PostgresStore:
         """A transaction at READ COMMITTED; the lock on the head's row is what orders writers."""
         with self._translated(), self._connected().begin() as connection:
 
-            def sql(statement: str, **parameters: Any) -> list[Any]:
+            def sql(statement: str, **parameters: int | str | None) -> list[Any]:
                 found = connection.execute(self._sqlalchemy.text(statement), parameters)
                 return [tuple(row) for row in found] if found.returns_rows else []
 
@@ -124,7 +127,7 @@ class PostgresStore:
             self._engine.dispose(close=self._process == os.getpid())
             self._engine = None
 
-    def _connected(self) -> Any:
+    def _connected(self) -> Engine:
         if self._engine is None or self._process != os.getpid():
             self.close()  # a parent's connections are left alone
             try:

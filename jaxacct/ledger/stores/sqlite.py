@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file in WAL mode, every commit synced to the disk before it returns.
+"""Keeps a ledger in one SQLite file in WAL mode; every commit is synced to the disk before it returns.
 
 All processes must run on one machine (WAL is shared memory): for several machines give a PostgreSQL URL.
 
@@ -70,7 +70,7 @@ class SqliteStore:
         self.timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._process = -1
-        self._found: tuple[Any, ...] = ()
+        self._found: tuple[tuple[int, int] | None, ...] = ()
         self._alone = threading.RLock()
 
     def __str__(self) -> str:
@@ -236,7 +236,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:
-        def sql(statement: str, **parameters: Any) -> list[Any]:
+        def sql(statement: str, **parameters: int | str | None) -> list[Any]:
             return connection.execute(statement, parameters).fetchall()
 
         if connection.in_transaction:

@@ -1,11 +1,8 @@
 """Tests of an epoch in which a record takes part several times: sums of scores log(1 + c r) of the ratios r.
 
-With k participations among t batches the ratio of an epoch is e_k(r_1, ..., r_t) / binom(t, k), with e_k the
-elementary symmetric polynomial: the coefficient of z^k in the product of 1 + z r_i. That product at one z = c near its
-saddle point says nearly as much, and its logarithm is a sum of independent scores. Any c gives a sound test. Large
-sums are tested with three, small ones with one.
-
-Windows are planned here, without certified numbers: a bad plan makes a weak test.
+The ratio of an epoch, an elementary symmetric polynomial of the r_i, is a coefficient of the product of 1 + z r_i. That
+product at one z = c near its saddle point says nearly as much, and any c gives a sound test
+(docs/proofs/random-allocation.md). Windows are planned here, without certified numbers: a bad plan makes a weak test.
 """
 
 from __future__ import annotations

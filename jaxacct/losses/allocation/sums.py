@@ -3,17 +3,10 @@
 Let r_1, ..., r_t be independent ratios of a pair (P, Q) under the base Q, and S their sum. Every bound comes from a
 *window*: a lattice of step h, a tilt theta, and a part [a, b] of the values of S for which they were chosen.
 
-*Above*: a ratio is rounded to one of its two neighbours on the lattice, at random, so that its mean is kept. That
-makes E[f(S)] larger for every convex f: the calls E[(S - s)_+] and the puts E[(s - S)_+].
-
-*Below*: the cell that a ratio is rounded to is a function of the output, so the probabilities of events {the sum of the
-rounded ratios is in a set} under Q, and under the alternative in which k of the t ratios are drawn from P, are those
-of a test: a line P(E) - gamma Q(E) below the hockey stick.
-
-The law of S on the lattice is an FFT power of the ratio's law, tilted by exp(theta r) so that a window's values have
-about the same weight, with the rounding of each FFT bounded entry by entry (`losses.grids.fft_powers`), what comes
-round bounded by Chernoff's inequality, and ratios above a cut c apart: with A = {some ratio exceeds c}, the mass of A
-under both measures is known in closed form, and a call at s <= c is E[S - s; A] there.
+*Above* a ratio is rounded to the lattice at random, its mean kept, which makes calls E[(S - s)_+] and puts
+E[(s - S)_+] larger. *Below*, the probabilities of events {the sum of the rounded ratios is in a set} under Q, and under
+the alternative in which k of the t ratios are drawn from P, are those of a test. The law of S on the lattice is an FFT
+power of the ratio's law, tilted by exp(theta r); ratios above a cut c count apart. docs/proofs/random-allocation.md.
 
 NumPy only, one setting at a time.
 """

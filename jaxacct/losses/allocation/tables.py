@@ -1,13 +1,8 @@
 """Finite pairs that dominate a pair (from bounds on its curve at points) or are dominated by it (from tests).
 
-*Above*: a hockey stick is convex in gamma, so that the curve through upper bounds at some points, straight between
-them, is above it; it is the hockey stick of a pair whose ratios are those points (Zhu, Dong, Wang 2022). Calls
-E[(r - gamma)_+] are hockey sticks, and puts E[(gamma - r)_+] are what they are more than 1 - gamma.
-
-*Below*: nested events are a test of the two measures; which of the differences of neighbouring events occurred is a
-function of the output. The pair of these probabilities is dominated (post-processing).
-
-Points and events that are not needed, because others are better, are left out. How that is decided does not matter.
+*Above*, the curve through upper bounds at some points is the hockey stick of the pair whose ratios are those points
+(Zhu, Dong, Wang 2022). *Below*, the differences of nested events are outcomes of a post-processing. Both:
+docs/proofs/random-allocation.md. Which points and events are left out, because others are better, does not matter.
 """
 
 from __future__ import annotations
@@ -136,18 +131,14 @@ def _test(
     slopes: list[float] = []
     for i in order:
         while kept:
-            last = kept[-1]
-            rise, run = large[i] - large[last], small[i] - small[last]
-            if rise <= 0:
+            rise, run = large[i] - large[kept[-1]], small[i] - small[kept[-1]]
+            if rise <= 0 or (run > 0 and rise < slopes[-1] * run):
                 break
-            if run <= 0 or rise >= slopes[-1] * run:
-                kept.pop()
-                slopes.pop()
-                continue
-            break
+            kept.pop()
+            slopes.pop()
         last_large, last_small = (large[kept[-1]], small[kept[-1]]) if kept else (0.0, 0.0)
         rise, run = large[i] - last_large, small[i] - last_small
-        if rise > 0 and (rise > run):
+        if rise > max(run, 0.0):
             kept.append(int(i))
             slopes.append(float(rise / run) if run > 0 else np.inf)
     chosen = np.array(kept, np.int64)[_some(len(kept), size)]

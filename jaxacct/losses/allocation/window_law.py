@@ -11,12 +11,12 @@ import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.allocation.plan import Window, chernoff_gaps
+from jaxacct.losses.allocation.chernoff import blocks_of, mass_below, outside
+from jaxacct.losses.allocation.plan import Window
 from jaxacct.losses.allocation.ratios import RatioCells
 from jaxacct.losses.grids.fft_powers import difference, eta_of, product, spectrum
 
 _MANY = 256  # ratios
-_NEAR = 4096  # places of a lattice that are told apart by Chernoff's bounds
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 
@@ -90,40 +90,6 @@ class WindowLaw:
         folded[: masses.size] = tilted
         return inflated(folded.reshape(rows, -1).sum(0), UNIT * rows), kappa
 
-    def _outside(self, laws: list[tuple[np.ndarray, int]]) -> tuple[float, float]:
-        """Chernoff's bounds: of E[exp(theta S); S beyond the lattice], in logarithms, and of E[S; S above it].
-
-        ``laws`` are masses on the lattice of ratios and how many ratios have each.
-        """
-        w = self.window
-        start, stop = (w.first - 0.5) * w.step, (w.first + w.points - 0.5) * w.step
-        tops = [(masses.size - 1) * w.step for masses, _ in laws]
-        ends = sum(count * top for (_, count), top in zip(laws, tops, strict=True))
-        beyond, mean = -np.inf, 0.0
-        gap = chernoff_gaps(w.high, w.deviation)
-        blocks = [(*_blocks(masses, w.step), count) for masses, count in laws]
-        for sign, end, reached in ((1.0, stop, ends > stop), (-1.0, start, start > 0)):
-            if not reached:
-                continue
-            tilts = w.tilt + sign * gap
-            moments = 0.0
-            for logs, low, high, count in blocks:
-                found = logsumexp(logs + np.where(tilts[:, None] > 0, tilts[:, None] * high, tilts[:, None] * low))
-                error = UNIT * (2.0 * logs.size + 16.0 + 8.0 * (np.abs(tilts) * high[-1] + np.abs(found) + 700.0))
-                moments = moments + count * (found + error)
-            bound = moments - sign * gap * end + 1e-12 * (np.abs(moments) + gap * abs(end))
-            beyond = np.logaddexp(beyond, bound.min())
-            if sign > 0:
-                useful = np.where(tilts > 0, moments - tilts * end, np.inf)
-                best = int(np.argmin(useful))
-                if np.isfinite(useful[best]):
-                    size = end + 1.0 / (np.e * tilts[best])
-                    exact = 1e-12 * (abs(moments[best]) + tilts[best] * end)  # pyright: ignore[reportIndexIssue]
-                    mean = float(inflated(size * np.exp(useful[best] + exact), 1e-12))
-                else:
-                    mean = np.inf
-        return float(beyond), mean
-
     def _tails(self, power: np.ndarray, bound: np.ndarray, errors: np.ndarray, alias: float, kappa: float) -> Any:
         """Tail sums of the untilted law from the outer end of the window inwards, and bounds of their errors.
 
@@ -167,16 +133,16 @@ class WindowLaw:
 
         That is E[S; S above it] for calls, and the probability of sums below it for puts.
         """
-        masses = self._upper_masses()
+        w, masses = self.window, self._upper_masses()
         tilted, kappa = self._tilted(masses, None)
-        sums, off, _ = self._tails(*spectrum(tilted, self.t, self.window.points), 0.0, self.t * kappa)
-        values = (self.window.step * self.places)[self._inside()]
-        values = values[::-1] if self.window.upper else values
-        if self.window.upper:
-            lost = self._outside([(masses, self.t)])[1]
+        sums, off, _ = self._tails(*spectrum(tilted, self.t, w.points), 0.0, self.t * kappa)
+        values = (w.step * self.places)[self._inside()]
+        if w.upper:
+            values = values[::-1]
+            lost = outside(w, [(masses, self.t)])[1]
         else:
-            logs, low, _ = _blocks(masses, self.window.step)
-            lost = self._chernoff_below(logs, low, self.window.first * self.window.step, self.t)
+            logs, low, _ = blocks_of(masses, w.step)
+            lost = mass_below(logs, low, w.first * w.step, self.t, w.deviation)
         return values, np.maximum(np.maximum(sums, 0.0) + off, 0.0), lost
 
     def calls(self) -> tuple[np.ndarray, np.ndarray]:
@@ -225,19 +191,8 @@ class WindowLaw:
         used[0] = False
         over = (c.base_over[1][-1:], c.right[-1:])
         masses, values = np.append(c.base[1][used], over[0]), np.append(c.left[used], over[1])
-        lost = self._chernoff_below(np.log(masses), values, end, count)
+        lost = mass_below(np.log(masses), values, end, count, self.window.deviation)
         return min(lost + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
-
-    def _chernoff_below(self, log_masses: np.ndarray, values: np.ndarray, end: float, count: int) -> float:
-        """Bound of the mass of sums of ``count`` of ``values`` of at most ``end``."""
-        if end <= 0:
-            return 0.0
-        tilts = -np.geomspace(1e-3 / end, max(1e3 / end, 50.0 / self.window.deviation), 128)
-        logs = logsumexp(log_masses + tilts[:, None] * values)
-        size = np.abs(logs) + np.abs(tilts) * float(values[0]) + 700.0
-        error = UNIT * (2.0 * values.size + 32.0 + 8.0 * size)
-        bound = count * (logs + error) - tilts * end + 1e-12 * (np.abs(count * logs) + np.abs(tilts) * end)
-        return float(min(np.exp(bound.min()), 1.0)) if values[0] * count <= end else 0.0
 
     def events(self) -> Events:
         """Events {S on the lattice is at least, or at most, a point}, with A among the large ones."""
@@ -273,8 +228,8 @@ class WindowLaw:
         base, kappa = self._tilted(laws[0], None)
         other, own = self._tilted(laws[1], kappa if k == 1 else None)
         sure = np.exp(t * np.log1p(-worst) - 1e-14) if worst < 0.5 else 0.0
-        outside = lambda count: self._outside([(laws[1], count), (laws[0], t - count)])[0]  # noqa: E731
-        alias = lambda count, kappa: float(np.exp(min(outside(count) - kappa + 1e-12 * abs(kappa), 690.0)))  # noqa: E731
+        beyond = lambda count: outside(w, [(laws[1], count), (laws[0], t - count)])[0]  # noqa: E731
+        alias = lambda count, kappa: float(np.exp(min(beyond(count) - kappa + 1e-12 * abs(kappa), 690.0)))  # noqa: E731
         q_alias, p_alias = alias(0, t * kappa), alias(k, k * own + (t - k) * kappa)
         half = np.ones(w.points // 2 + 1)
         power = spectrum(base, t - k, w.points) if k < t else (half, half, 0.0 * half)
@@ -311,18 +266,6 @@ class WindowLaw:
         curve = np.clip(np.maximum.accumulate(other_mass if w.upper else base_mass), 1e-320, 1.0)[::-1]
         chosen = np.sort(values.size - 1 - thinned(curve, values if w.upper else -values[::-1], -np.inf, np.inf))
         return Events(base_mass[chosen], other_mass[chosen], slack[chosen])
-
-
-def _blocks(masses: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logs of masses on multiples of ``step``, far ones together, rounded up; the least and the largest of each."""
-    starts = np.arange(min(masses.size, _NEAR))
-    if masses.size > _NEAR:
-        far = np.geomspace(_NEAR, masses.size, _NEAR).astype(np.int64)
-        starts = np.unique(np.append(starts, far[far < masses.size]))
-    ends = np.append(starts[1:], masses.size) - 1
-    found = inflated(np.add.reduceat(masses, starts), UNIT * (masses.size + 2.0))
-    used = found > 0
-    return np.log(found[used]), step * starts[used], step * ends[used]
 
 
 def thinned(curve: np.ndarray, values: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -106,7 +106,9 @@ def approximate_moments(mechanism: Mechanism, regime: str) -> Approximation:
     _validate.one_of(("small", "large"), regime=regime)
     exact = loss_moments(mechanism)
     with quiet_float64():
-        pair = _pair(mechanism, "remove")
+        pair = _one_pair(mechanism, "remove")
+        if not isinstance(pair, GaussianPair):
+            raise ValueError(f"mechanism must be one run of a Gaussian, sampled or not, got {type(mechanism).__name__}")
         mu, q = 1.0 / float64(pair.noise), float64(pair.rate)
         xp = array_module(mu, q)
         if regime == "small":
@@ -127,13 +129,6 @@ def _one_pair(mechanism: Mechanism, relation: str) -> Any:
     pair, count = parts[0]
     if not _validate.is_traced(count) and np.any(np.asarray(count) != 1):
         raise ValueError(f"mechanism must be one run, got {np.max(np.asarray(count)):g} steps; moments of runs add up")
-    return pair
-
-
-def _pair(mechanism: Mechanism, relation: str) -> GaussianPair:
-    pair = _one_pair(mechanism, relation)
-    if not isinstance(pair, GaussianPair):
-        raise ValueError(f"mechanism must be one run of a Gaussian, sampled or not, got {type(mechanism).__name__}")
     return pair
 
 

@@ -188,8 +188,7 @@ def _dominated_one(losses: Any, low: Any, delta: Any) -> Any:
     def certain(mu: Any) -> Any:
         return gdp_delta(mu, at) / height
 
-    # Cutting planes: solve at the worst node alone, look at all of them, go on with the new worst one. The result is a
-    # mu at which every node was checked with a rounded-up H_mu.
+    # Cutting planes: solve at the worst node alone, look at all of them, go on with the new worst one.
     def cut(state: tuple[Any, Any]) -> tuple[Any, Any]:
         mu, ratios = state
         worst = first_greatest(ratios)

@@ -107,12 +107,7 @@ def dominates(
     """
     refuse_nan([a, b])
     with quiet_float64():
-        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
-            points, first, second = _at_slopes(a, b)
-        else:
-            common = families.common_grid([a, b], relation, grid)
-            points = common.losses
-            first, second = (families.enclose(m, common, relation) for m in (a, b))
+        points, first, second = _enclosed(a, b, relation, grid)
         order = _compare(first, second, points, tolerance_of(tolerance, [a, b]))
         if known_order(a, b, relation):
             xp = array_module(order)
@@ -137,14 +132,10 @@ def crossings(
     """
     refuse_nan([a, b])
     with quiet_float64():
+        points, first, second = _enclosed(a, b, relation, grid)
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
-            points, first, second = _at_slopes(a, b)
             order = array_module(points).argsort(points)
-            points, first, second = points[order], *(jax.tree.map(lambda x: x[order], m) for m in (first, second))
-        else:
-            common = families.common_grid([a, b], relation, grid)
-            points = common.losses
-            first, second = (families.enclose(m, common, relation) for m in (a, b))
+            points, first, second = jax.tree.map(lambda x: x[order], (points, first, second))
         return concrete(_crossings(first, second, points, most))
 
 
@@ -231,9 +222,14 @@ def _places(change: Array, most: int) -> Array:
     return np.concatenate([found, np.full(most - found.size, -1)])
 
 
-def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
-    points, both = all_at_slopes([a, b])
-    return points, *(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
+def _enclosed(a: Any, b: Any, relation: str, grid: LossGrid | None) -> tuple[Array, Enclosed, Enclosed]:
+    """Points at which to compare, and both curves there."""
+    if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
+        points, both = all_at_slopes([a, b])
+        first, second = (jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
+        return points, first, second
+    common = families.common_grid([a, b], relation, grid)
+    return common.losses, families.enclose(a, common, relation), families.enclose(b, common, relation)
 
 
 def all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:

@@ -4,11 +4,9 @@ A profile on a grid is the curve of a law on that grid, so the two convert witho
 masses by Proposition 5 of the residue paper, P(L = log g) = g (H'(g+) - H'(g-)), and the masses determine H. What is
 left is rounding:
 
-*Masses from a curve* are differences of differences. Each is good to a few units of the two slopes it comes from;
-from above that much is added and negative masses (a curve that is bent by rounding) are called 0, which lifts H.
-From below it is taken away, and a mass that is still negative is paid for by the next larger losses, which lowers
-every hockey stick: moving mass m from loss l to a larger one raises H, so taking it there lowers H at least as much
-as leaving the debt out at l would have raised it.
+Masses are differences of differences, each good to a few units of the two slopes it comes from. From above that much is
+added, and negative masses are called 0, which lifts H. From below it is taken away, and a mass that is still negative
+is paid for by the next larger losses, which lowers every hockey stick.
 """
 
 from __future__ import annotations

@@ -6,14 +6,12 @@ are then small numbers with all their digits: with l = log gamma,
     E(gamma) = P(L > l) - gamma Q(L > l)      for gamma >= 1,
     E(gamma) = gamma Q(L <= l) - P(L <= l)    for gamma < 1, which is gamma times the reverse pair's H(1 / gamma).
 
-*Above*: E at the grid's points. H is convex, so its chords lie above it. Tails are evaluated at a loss that is off by
-up to eta; the event they belong to then misses at most (e^eta - 1) P(L > l - eta) of the supremum (gamma >= 1; with
-Q(L <= l + eta) times gamma below), which is added.
+*Above*: E at the grid's points, whose chords lie above the convex H. Where tails are evaluated at a loss that is off by
+up to eta, (e^eta - 1) P(L > l - eta) is added (gamma >= 1; with Q(L <= l + eta) times gamma below).
 
-*Below*: for any event A, P(A) - gamma Q(A) <= H(gamma) at every gamma: a line below H, whatever A is. Each cell takes
-the line of A = {L > middle of the cell}, or the identity where that line would dip below it; a node takes the smaller
-of its two cells' lines. On each cell the chord then lies below that cell's line, so below H. Before the first node
-and after the last only the atoms at minus and plus infinity count.
+*Below*: for any event A, P(A) - gamma Q(A) is a line below H. Each cell takes that of A = {L > middle of the cell}, or
+the identity where that line would dip below it; a node takes the smaller of its two cells' lines, so that a cell's
+chord lies below its line. Before the first node and after the last only the atoms at minus and plus infinity count.
 """
 
 from __future__ import annotations
@@ -86,16 +84,7 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -
         singular: Q(L = -inf), or less; likewise.
     """
     xp = array_module(losses, *tails, infinite, singular)
-
-    def line(end: Any) -> Any:
-        gamma = xp.exp(end)
-        units = _UNITS * (1.0 + xp.abs(end))
-        slack = 2.0 * (tails.error + units)
-        high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
-        low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
-        return xp.where(losses[:-1] >= 0, high, low)
-
-    left, right = line(losses[:-1]), line(losses[1:])
+    left, right = (_line(end, tails, losses[:-1] >= 0) for end in (losses[:-1], losses[1:]))
     # The identity is a line as well; a line that is clipped at one end only would be no line.
     used = (left > 0) & (right > 0)
     left, right = xp.where(used, left, 0.0), xp.where(used, right, 0.0)
@@ -107,9 +96,14 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -
 
 def points_below(losses: Array, tails: Tails) -> Array:
     """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
-    xp = array_module(losses, *tails)
-    gamma = xp.exp(losses)
-    slack = 2.0 * (tails.error + _UNITS * (1.0 + xp.abs(losses)))
+    return array_module(losses, *tails).maximum(_line(losses, tails, losses >= 0), 0.0)
+
+
+def _line(at: Array, tails: Tails, right: Array) -> Array:
+    """The excess at ``at`` of the lines of the events with these tails, rounded down; ``right``: where gamma >= 1."""
+    xp = array_module(at, *tails)
+    gamma = xp.exp(at)
+    slack = 2.0 * (tails.error + _UNITS * (1.0 + xp.abs(at)))
     high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
     low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
-    return xp.maximum(xp.where(losses >= 0, high, low), 0.0)
+    return xp.where(right, high, low)

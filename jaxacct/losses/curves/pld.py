@@ -17,10 +17,9 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.curves.pld_composition import composed
 from jaxacct.losses.grids import hockey_stick as pld_curves
-from jaxacct.losses.grids.convex_envelope import convex_below, lowered
-from jaxacct.losses.grids.discretize import CEILING, step_masses
+from jaxacct.losses.grids.convex_envelope import lowered
+from jaxacct.losses.grids.discretize import CEILING, masses_above, masses_below
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.losses.grids.supporting_lines import masses_below
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
 from jaxacct.mechanisms.pairs.base import Pair
@@ -249,29 +248,27 @@ def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
 def _single(pair: Pair, grid: LossGrid, bound: str) -> PLD:
     xp = array_module(pair)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
-    lowest = np.asarray(float(grid.lowest))
-    below = convex_below if bound == "lower" else masses_below
-    step = _step_masses(scalars, np.asarray(grid.spacing), lowest, grid.size, below=below)
+    lattice = np.asarray(grid.spacing), np.asarray(float(grid.lowest)), grid.size
     # Tails were evaluated within half of eta of their losses. Relabelling the edges moves losses by as much. The split
     # of a cell, made with the edge's gamma instead of the true one, misses at most eta/2 gamma_k r_k of
     # p - gamma_k r_k: in all at most eta/2 gamma Q(L > log gamma) of H(gamma), which a second shift covers.
     largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
     eta = 2.0 * (xp.asarray(scalars.loss_error()) + 2.0**-51 * largest)
     if bound == "upper":
+        masses, infinite = _masses_above(scalars, *lattice)
         # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
         share = inflated(xp.expm1(-eta) / np.expm1(-grid.spacing), 1e-9)
-        moved = step.above * xp.minimum(share, 1.0)
-        masses = inflated(step.above - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
-        infinite = xp.minimum(step.infinite_above + inflated(moved[-1], 1e-12), 1.0)
+        moved = masses * xp.minimum(share, 1.0)
+        masses = inflated(masses - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
+        infinite = xp.minimum(infinite + inflated(moved[-1], 1e-12), 1.0)
         masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
+    masses, certain, clipped = _masses_below(scalars, *lattice)
     # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
-    excess = step.spurious + step.clipped
-    infinite = xp.maximum(step.infinite_below - excess, 0.0)
-    rest = inflated(xp.maximum(excess - step.infinite_below, 0.0), 1e-9)
-    masses = lowered(step.below, grid.spacing, rest)
+    infinite = xp.maximum(certain - clipped, 0.0)
+    masses = lowered(masses, grid.spacing, inflated(xp.maximum(clipped - certain, 0.0), 1e-9))
     if 0 <= -grid.lowest < grid.size:
         # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
         nothing = put(np.zeros(grid.size), -grid.lowest, 1.0)
@@ -294,7 +291,7 @@ def _within(masses: Any, infinite: Any, largest: Any, grid: LossGrid) -> tuple[A
 
 
 _UNDERFLOW = 1e-250
-_step_masses = compiled(static_argnames=("size", "below"))(step_masses)
+_masses_above, _masses_below = (compiled(static_argnames="size")(one) for one in (masses_above, masses_below))
 
 
 @compiled(static_argnums=2)

@@ -29,9 +29,7 @@ def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
     By FFT, with its rounding error on every entry that a sum can be.
 
     Traced laws are put on a grid that holds every sum. Where the masses are known and that would be long, the grid ends
-    where a Chernoff bound says that no more than ``_CUT`` of the mass lies beyond either end. From above what lies
-    beyond counts as infinite, or as the largest sum, wherever the circular convolution has put it; from below every
-    entry gives up what may have come round.
+    where no more than ``_CUT`` of the mass lies beyond either end.
     """
     grid = pld.grid
     upper = pld.bound == "upper"

@@ -4,11 +4,9 @@ A segment is an outcome of the finite experiment behind the curve: ``width`` its
 ``drop`` under Q (along beta), sorted by drop / width from steep to flat. Proposition 12 of the residue paper: the
 tensor product has a segment for every pair of segments, widths and drops multiplied.
 
-*Fewer segments, leakier*: a group of neighbouring segments becomes two, with the group's steepest and flattest
-slopes and its total width and drop (the tangents at its ends). The two weights come from sums of non-negative
-terms; what is left of rounding is a shift between the two of a few units of (group's drop) / (difference of slopes),
-made in the direction that raises the hockey stick on the group's own side of slope 1 (groups never straddle it) and
-leaves the other side alone, so it costs a few units of the group's mass and not more.
+*Fewer segments, leakier*: a group of neighbouring segments, which never straddles slope 1, becomes two with the group's
+steepest and flattest slopes and its total width and drop. Rounding is shifted in the direction that raises the hockey
+stick on the group's own side of slope 1: it costs a few units of the group's mass.
 
 *Fewer segments, less leaky*: a group becomes its sum (outcomes that an observer no longer tells apart).
 """

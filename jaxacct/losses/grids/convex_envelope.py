@@ -1,10 +1,8 @@
 """Convex envelopes: the infimum of privacy profiles and the supremum of trade-off curves need one.
 
 The infimum of profiles is the convex envelope of their pointwise minimum (Proposition 11 of the residue paper). On a
-grid: the envelope of the minima at the points. From below, chords of the minima lie below the minimum, because a
-minimum of lines is concave on a cell; their envelope is convex and lies below the minimum, so below its envelope.
-From above, the true envelope is convex and below the minima at the points, so below the largest convex sequence that
-is; its chords lie above it.
+grid it is the envelope of the minima at the points: from below because chords of the minima lie below the minimum, from
+above because the true envelope is one of the convex sequences below the minima.
 """
 
 from __future__ import annotations
@@ -122,11 +120,10 @@ def _chain(x: list[float], y: list[float], bend: list[float]) -> np.ndarray:
     return kept
 
 
-def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
-    """``(masses, 0)`` below a curve, shape ``(k + 1,)``, none of them spurious.
+def convex_below(chords: Array, sums: CellSums, spacing: Array) -> Array:
+    """Masses below a curve, shape ``(k + 1,)``: where signed ones are negative, of their curve's convex envelope.
 
-    What `losses.grids.supporting_lines.masses_below` does with local moves, at the cost of a loop over all points where
-    there is a negative mass: the convex envelope of the signed masses' curve, checked at every point.
+    The envelope is checked at every point.
     """
     xp = array_module(chords, *sums, spacing)
     masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)
@@ -147,8 +144,8 @@ def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Arra
         return lowered(made, spacing, xp.maximum(gap.max(), 0.0))
 
     if xp is np:
-        return (mended() if np.any(masses < 0) else masses), np.zeros(())
-    return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses), jnp.zeros(())
+        return mended() if np.any(masses < 0) else masses
+    return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses)
 
 
 _DEEP = 0.25

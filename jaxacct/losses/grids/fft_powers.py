@@ -1,19 +1,8 @@
 """Powers of a measure by FFT, with a bound on every entry's rounding error (docs/proofs/fft.md, lemmas 1 and 2).
 
-For a transform of n points computed with butterflies of relative error eta each, every output differs from the
-exact one by at most eta' ||x||_1, eta' = ((1 + eta)^(log2 n + 1) - 1), because the moduli of the butterfly
-matrices multiply to the all-ones matrix (the entrywise form of Higham 2002, Theorem 24.2). ``ETA`` = 8 units a
-butterfly covers twiddles of 1 unit, radix-2 to radix-8 codelets and the real-input pass, with a factor to spare:
-the errors measured in the tests are a hundred times smaller. A factor 3 or 5 of n counts as log2 3 or log2 5
-butterflies, 12 and 18 units; its codelet adds up three or five terms with constants of 1 unit (8 and 11 units at most).
-
-A product R * D^m in the Fourier domain then carries, at each frequency,
-
-    |error| <= |product| (m eta' ||D||_1 / A_D + eta' ||R||_1 / A_R + 6 u (m + 3)),
-
-with A = |computed transform| + eta' ||.||_1 in the product, and the inverse transform averages these errors over
-the frequencies. All of it is computed from the transforms at hand: no a-priori constant, no assumption on the
-distribution.
+Every entry of a transform of n points of x is off by at most eta' ||x||_1, eta' = (1 + ETA)^(log2 n + 1) - 1;
+a product of transforms carries their errors along, frequency by frequency, and the inverse transform averages
+them. All of it is computed from the transforms at hand, without an assumption on the distribution.
 """
 
 from __future__ import annotations

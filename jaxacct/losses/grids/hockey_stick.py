@@ -43,9 +43,8 @@ def _times(rows: Any, matrix: Any) -> Any:
 def discounted(terms: Any, factor: Any) -> Any:
     """Sums of ``terms[i] * factor ** (i - k)`` over i >= k, for every k; over the last axis.
 
-    Blocks of 32 terms are summed by one product with a triangular matrix of powers, and what comes from later blocks
-    likewise, block by block. Powers are products, so that the one of i - k is off by little more than 2 (i - k) units.
-    Of n positive terms the sum is off by n units more, for n up to 32, and by 34 units a level beyond.
+    Block by block, with a triangular matrix of powers. The power of i - k is off by little more than 2 (i - k) units,
+    and a sum of n positive terms by n units more, for n up to 32, and by 34 units a level beyond.
     """
     xp = array_module(terms, factor)
     n, size = terms.shape[-1], min(terms.shape[-1], _BLOCK)

@@ -1,46 +1,35 @@
 """Moves a privacy loss onto grid points: from above by chords, from below by supporting lines (docs/proofs/curves.md).
 
-Both work on the hockey-stick curve H(gamma) = E_P[(1 - gamma e^-L)_+], which is convex in gamma, with lattice
-points gamma_k = exp(l_k), l_k+1 - l_k = h.
+With H the hockey-stick curve, lattice points gamma_k = exp(l_k) and l_k+1 - l_k = h:
 
-*Above.* The chords of H between lattice points lie above H. In masses: the mass p and the Q-mass r of a cell
-(l_k, l_k+1] go to its two ends so that both are kept ("connect the dots"),
+*Above.* A cell (l_k, l_k+1] with mass p and Q-mass r gives up = (p - gamma_k r) / (1 - e^-h) to l_k+1 and p - up to
+l_k: both masses are kept, and the curve is the chord of H.
 
-    up = (p - gamma_k r) / (1 - e^-h)   to l_k+1,     p - up   to l_k.
-
-*Below.* In each cell take a supporting line of H, the one at the cell's middle if nothing speaks against it. Let
-h_k be the smaller of the values at gamma_k of the two neighbouring lines; the chords of h then lie below those
-lines, so below H. With
+*Below.* Each cell takes a supporting line of H: the one at its middle, or, where the density jumps and that would make
+h non-convex, at the end towards the emptier neighbour (:class:`CellSums` has both). A spike at a lattice point is no
+such jump. With
 
     x+_k = sum over the cell right of l_k, up to where its line touches H, of (p - gamma_k r),
     x-_k = sum over the cell left of l_k, from where its line touches H, of  (gamma_k r - p),
 
-h_k = H(gamma_k) - e_k, e_k = max(x+_k, x-_k), and the masses of h are those of the chords of H minus the
-second difference of e. Both are second order in the cell's width: a cell of width w adds about w^2/6 to the
-variance of the loss (above) or takes w^2/12 away (below). Where the density jumps, a line at the middle would
-make h non-convex; there the line touches at the end towards the emptier neighbour (:class:`CellSums` has both).
-A spike at a lattice point is no such jump: the lines at the middles of its two cells meet there, if the point is
-the spike's barycentre.
+and e_k = max(x+_k, x-_k), the smaller of both lines at gamma_k is h_k = H(gamma_k) - e_k. The masses of h are those of
+the chords of H minus the second difference of e.
 
-All inputs are non-negative and nothing cancels, so rounding is a relative error of a few units, which callers
-cover with :data:`ROUNDING`.
+Nothing cancels, so rounding is a relative error of a few units, which callers cover with :data:`ROUNDING`.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from jaxacct._numerics.arrays import Array, array_module, repeated
-from jaxacct._numerics.curve_arrays import added, put
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.curve_arrays import put
 from jaxacct._numerics.rounding import UNIT, inflated
 
 ROUNDING = 64.0 * UNIT
 """Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
 
 _JUMP = 4.0  # ratio of neighbouring densities that counts as a jump
-_CARRIES = 8
 
 
 class CellSums(NamedTuple):
@@ -94,35 +83,3 @@ def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
     moved = xp.concatenate([error[:1], change / down]) - xp.pad(change / up, (0, 1))
     size = chords + xp.concatenate([error[:1], size / down]) + xp.pad(size / up, (0, 1))
     return chords + moved - ROUNDING * size
-
-
-def masses_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
-    """Non-negative masses of the curve h of the module's docstring, shape ``(k + 1,)``, from those of the chords of H.
-
-    A bound on mass in them that has no right to be there comes with them: callers charge it as an error.
-    """
-    # Where h is not convex a mass is negative. Lowering h there to the chord of its neighbours sets the mass to 0
-    # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move
-    # lowers the curve, so all may be made at once: a few rounds of the first, which is tight, then of the
-    # second, which carries a debt out of an empty region. What is left is charged as an error instead.
-    xp = array_module(chords, *sums, spacing)
-    masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)
-    # Debts that move are rounded up.
-    up, down = (inflated(1.0 / (1.0 + xp.exp(x)), 2.0 * ROUNDING) for x in (-spacing, spacing))
-
-    def to_both(state: tuple[Any]) -> tuple[Any]:
-        (masses,) = state
-        owed = xp.maximum(-masses, 0.0)
-        inner = owed[1:-1]
-        higher = xp.concatenate([inflated(owed[:1], ROUNDING), inner * up])
-        debt = xp.pad(higher, (1, 0)) + xp.pad(inner * down, (0, 2))
-        return (xp.maximum(masses, 0.0) - added(debt, -1, owed[-1]),)
-
-    def upwards(state: tuple[Any]) -> tuple[Any]:
-        (masses,) = state
-        owed = xp.maximum(-masses, 0.0)
-        return (xp.maximum(masses, 0.0) - added(xp.pad(inflated(owed[:-1], ROUNDING), (1, 0)), -1, owed[-1]),)
-
-    if xp is not np or np.any(masses < 0):
-        (masses,) = repeated(upwards, repeated(to_both, (masses,), _CARRIES), 2 * _CARRIES)
-    return xp.maximum(masses, 0.0), inflated(xp.maximum(-masses, 0.0).sum(), 1e-9)

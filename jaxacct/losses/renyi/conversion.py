@@ -25,7 +25,8 @@ def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
 
 
 @hosted
-def _epsilon_from_renyi(rho: Any, order: Any, delta: Any) -> Array:
+def epsilon_of_divergence(rho: Any, order: Any, delta: Any) -> Array:
+    """:func:`epsilon_from_renyi` without its checks, in NumPy where all is concrete (inside ``enable_x64``)."""
     xp, rho, order, delta = floats(rho, order, delta)
     good = (rho >= 0) & (order > 1) & (order < np.inf) & (delta > 0) & (delta < 1)
     shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))
@@ -36,7 +37,8 @@ def _epsilon_from_renyi(rho: Any, order: Any, delta: Any) -> Array:
 
 
 @hosted
-def _delta_from_renyi(rho: Any, order: Any, epsilon: Any) -> Array:
+def delta_of_divergence(rho: Any, order: Any, epsilon: Any) -> Array:
+    """:func:`delta_from_renyi`, likewise."""
     xp, rho, order, epsilon = floats(rho, order, epsilon)
     good = (rho >= 0) & (rho < np.inf) & (order > 1) & (order < np.inf) & (epsilon >= 0)
     a, r, e = xp.where(good, order, 2.0), xp.where(good, rho, 1.0), xp.where(good, epsilon, 1.0)
@@ -60,10 +62,6 @@ def _renyi_from_epsilon(epsilon: Any, delta: Any, order: Any) -> Array:
     return xp.where(good, value, np.nan)
 
 
-delta_of_divergence, epsilon_of_divergence = _delta_from_renyi, _epsilon_from_renyi
-"""The conversions without their checks, in NumPy where everything is concrete (inside ``enable_x64``)."""
-
-
 @in_float64
 def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
     """The epsilon at which a Rényi divergence of at most ``rho`` at ``order`` implies (epsilon, delta)-DP.
@@ -84,7 +82,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
         ValueError: a concrete ``delta`` outside (0, 1).
     """
     check(delta=delta)
-    return on_device(_epsilon_from_renyi(rho, order, delta))
+    return on_device(epsilon_of_divergence(rho, order, delta))
 
 
 @in_float64
@@ -106,7 +104,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
         ValueError: a concrete ``epsilon`` that is negative or not finite.
     """
     check(epsilon=epsilon)
-    return on_device(_delta_from_renyi(rho, order, epsilon))
+    return on_device(delta_of_divergence(rho, order, epsilon))
 
 
 @in_float64

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -52,11 +53,8 @@ def allocation_pair(inner: Pair, batches: Array, participations: Array, relation
     shape = np.broadcast_shapes(*settings_shapes(tree))
     if _validate.is_traced(tree):
         return nowhere(tree, shape)
-    rows = flattened(tree, shape, np)
-    size = int(np.prod(shape))
     tables = []
-    for i in range(size):
-        pair, t, k = jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
+    for pair, t, k in _settings(tree, shape):
         leaves, structure = jax.tree.flatten(pair)
         bad = any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST
         known = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
@@ -73,9 +71,15 @@ def tables_help(inner: Pair, relation: str) -> bool:
     from jaxacct.losses.allocation.ratios import has_cells
 
     shape = np.broadcast_shapes(*settings_shapes(inner))
-    rows = flattened(inner, shape, np)
     least = _FAINT if relation == "replace" else 0.0
-    return any(has_cells(jax.tree.map(lambda leaf: leaf[i], rows), least) for i in range(int(np.prod(shape))))  # noqa: B023
+    return any(has_cells(pair, least) for pair in _settings(inner, shape))
+
+
+def _settings(tree: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+    """``tree`` for each of the settings of ``shape``."""
+    rows = flattened(tree, shape, np)
+    for i in range(math.prod(shape)):
+        yield jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
 
 
 def nowhere(tree: object, shape: tuple[int, ...]) -> AllocationPair:

@@ -20,9 +20,7 @@ _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
 class AntipodalGaussianPair(Rated, Pair):
     """P = (1 - q) N(0, s^2) + q N(1, s^2) against Q = (1 - q) N(0, s^2) + q N(-1, s^2).
 
-    The loss increases with the outcome x and is odd. With z = e^(x / s^2) and c = q e^(-1 / (2 s^2)) it is
-    log((1 - q + c z) / (1 - q + c / z)), so that a loss l belongs to z = e^(l / 2) w with
-    w - 1 / w = 2 sinh(l / 2) (1 - q) / c, which is to say
+    The loss increases with the outcome x and is odd. With c = q e^(-1 / (2 s^2)) a loss l belongs to
 
         x = s^2 (l / 2 + asinh(sinh(l / 2) (1 - q) / c)).
 

@@ -10,6 +10,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
+from jaxacct.mechanisms.pairs.mixture import roundings
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 _ITERATIONS = 128
@@ -49,7 +50,7 @@ class AntipodalMixturePair(Pair):
         better = x - (value - losses) / slope
         xp = array_module(better)
         off = xp.abs(_loss(better, s, w, noise)[0] - losses)
-        return xp.where(off <= _accepted(better, losses, s, noise), better, np.nan)
+        return xp.where(off <= _ACCEPTED * roundings(better, losses, s, noise), better, np.nan)
 
     def tails(self, losses: Array) -> Tails:
         noise = column(self.noise)
@@ -115,13 +116,6 @@ def _loss(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     return up - down, rise + fall
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
-    """What a loss may be off by: a relative error of x moves it by that of its steepest lines."""
-    xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
-    size = largest * (xp.abs(x) + largest) / noise**2
-    return _ACCEPTED * UNIT * (1.0 + xp.abs(goal) + size)
-
-
 def _solved(goal: Array, s: Array, w: Array, noise: Array) -> Array:
     """The root x >= 0 of the loss, or whatever there is after so many steps."""
     xp = array_module(goal, s, w, noise)
@@ -139,7 +133,7 @@ def _solved(goal: Array, s: Array, w: Array, noise: Array) -> Array:
 
     def finished(state: tuple[Array, ...]) -> Array:
         x, low, high, value, _ = state
-        close = ~(xp.abs(value - goal) > 0.25 * _accepted(x, goal, s, noise))  # NaN is finished
+        close = ~(xp.abs(value - goal) > 0.25 * _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
         return close | (high - low <= 2.0 * UNIT * high)
 
     start = (high, xp.zeros_like(high), high, *_loss(high, s, w, noise))

@@ -16,11 +16,10 @@ LARGEST = 600.0
 def hull_atoms(epsilons: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Atoms of the pair whose curve is the largest that is at most ``deltas[i]`` at ``epsilons[i]``, both ways.
 
-    In gamma = e^eps a hockey stick is convex, non-increasing, 1 at gamma = 0 and at least 1 - gamma. The largest such
-    curve below points (gamma_i, delta_i) is the lower convex hull of (0, 1) and the points, up to the lowest of them,
-    and constant from there on. A point for both directions is also one at 1 / gamma_i, of height 1 - (1 - delta_i) /
-    gamma_i. The atom at a knot has the change of slope for Q-mass, gamma times that for P-mass; the last value is the
-    mass of an infinite loss, and 1 + the first slope is Q's mass where P has none.
+    That is the lower convex hull of (0, 1), the points in gamma = e^eps and their reflections, as ``FromProfile`` says,
+    up to the lowest of them, and constant from there on. The atom at a knot has the change of slope for Q-mass, gamma
+    times that for P-mass; the last value is the mass of an infinite loss, and 1 + the first slope is Q's mass where P
+    has none.
 
     Powers of e are rounded up to doubles, which keeps the claim; from there on all numbers are rational and each result
     is rounded once.

@@ -21,8 +21,7 @@ class DisplacedGaussianPair(Pair):
     All of variance s^2. Each half is the worst case at its orders; together they are a curve that dominates
     (``docs/proofs/truncated-poisson.md``). The reverse of it is the other direction.
 
-    With g = e^l > 1 the outcome x of a loss l of the first half solves c2 z^2 - g c1 z = (g - 1) (1 - q), where
-    z = e^(x / s^2), c1 = q e^(-1 / (2 s^2)) and c2 = q e^(-2 / s^2). So
+    The outcome of a loss l > 0 of the first half is, by a quadratic equation in e^(x / s^2),
 
         x = s^2 (l + log((1 + sqrt(1 + r)) / 2)) + 3/2,    r = 4 (1 - q) / q e^(-1 / s^2 - l) (1 - e^-l).
 

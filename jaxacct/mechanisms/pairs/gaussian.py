@@ -93,14 +93,8 @@ class GaussianPair(Rated, Pair):
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.
 
-        With g = e^eps (Balle, Barthe, Gaboardi 2018, Theorem 2, and the same computation with P and Q swapped),
-
-            remove:  H(g) = q G(1 + (g - 1) / q),
-            add:     H(g) = D G(g q / D),  D = 1 - g (1 - q) = q (1 - x),  0 where D <= 0.
-
-        Both arguments are formed from sums of numbers of one sign, so they are good to a few units; G is
-        decreasing, so it is read that much to either side, and increasing in its mu, likewise
-        (docs/proofs/parameters.md, lemma 5).
+        With g = e^eps it is q G(1 + (g - 1) / q) for `remove` (Balle, Barthe, Gaboardi 2018, Theorem 2), and for `add`
+        D G(g q / D), D = q (1 - x), x = (1 - q) (g - 1) / q, or 0 where D <= 0: docs/proofs/parameters.md, lemma 5.
         """
         xp = array_module(epsilon, self.noise, self.rate, self.reverse)
         add, q, rest = self.reverse > 0.5, self.rate, self.rest

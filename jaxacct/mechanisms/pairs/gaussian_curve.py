@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -91,12 +92,8 @@ def log_inverse(mu: Array, log_delta: Array) -> Array:
     return xp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
 
 
-def _delta(mu: Array, epsilon: Array) -> Array:
-    return _parametric.delta_of(mu, epsilon, _log_delta)
-
-
-def _epsilon(mu: Array, delta: Array) -> Array:
-    return _parametric.epsilon_of(mu, delta, log_inverse)
+_delta = functools.partial(_parametric.delta_of, log_delta=_log_delta)
+_epsilon = functools.partial(_parametric.epsilon_of, from_log=log_inverse)
 
 
 @in_float64

@@ -64,7 +64,7 @@ class MixturePair(Pair):
         value, slope = _moving_loss(x, s, v, noise)
         better = x - (value - goal) / slope
         off = xp.abs(_moving_loss(better, s, v, noise)[0] - goal)
-        better = xp.where(off <= _accepted(better, goal, s, noise), better, np.nan)
+        better = xp.where(off <= _ACCEPTED * roundings(better, goal, s, noise), better, np.nan)
         return xp.where(m == -np.inf, -np.inf, better)
 
     def tails(self, losses: Array) -> Tails:
@@ -133,11 +133,10 @@ def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Arr
     return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
-    """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
+def roundings(x: Array, goal: Array, s: Array, noise: Array) -> Array:
+    """A unit of the size of a loss's terms: a relative error of x moves the loss by that of its steepest line."""
     xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
-    size = largest * (xp.abs(x) + largest) / noise**2
-    return _ACCEPTED * UNIT * (1.0 + xp.abs(goal) + size)
+    return UNIT * (1.0 + xp.abs(goal) + largest * (xp.abs(x) + largest) / noise**2)
 
 
 def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
@@ -152,6 +151,6 @@ def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
 
     def finished(state: tuple[Array, Array, Array]) -> Array:
         x, value, _ = state
-        return ~(array_module(value).abs(value - goal) > _accepted(x, goal, s, noise))  # NaN is finished
+        return ~(array_module(value).abs(value - goal) > _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
 
     return iterated(newton, (start, *_moving_loss(start, s, v, noise)), finished, _ITERATIONS)[0]

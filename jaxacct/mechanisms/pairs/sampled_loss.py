@@ -78,10 +78,8 @@ def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) ->
 def inner_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """The loss m with ``mixed_loss(m, rate, rest) == loss``, and -inf below the range of ``mixed_loss``.
 
-    Exact for a loss that is off by at most 160 units, and 6 of itself: log(1 + expm1(loss) / rate) is formed with
-    log1p, so that a loss near 0 keeps its relative accuracy for tiny rates; above 30 as
-    loss - log(rate) + log1p(-rest exp(-loss)); and below -0.6 as log((exp(loss) - rest) / rate), which does not cancel
-    where 1 + expm1(loss) / rate does.
+    Exact for a loss that is off by at most 160 units, and 6 of itself (lemma 3). A loss near 0 keeps its relative
+    accuracy for tiny rates; below -0.6, exp(loss) - rest does not cancel where 1 + expm1(loss) / rate does.
     """
     xp = array_module(loss, rate)
     ratio = xp.expm1(xp.minimum(loss, _HIGH)) / rate

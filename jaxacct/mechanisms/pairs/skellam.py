@@ -91,8 +91,9 @@ class SkellamPair(Pair):
             return two_sides(n >= 0, small)
 
         # A NaN in a table would not be sorted: it is put back by the masses.
-        table = _losses(logs, gap)
-        last = ranks(xp.where(xp.isnan(table), 0.0, table), losses) - (size + 1.0)
+        at, shifted = _window_logs(logs, gap)
+        table = xp.where(xp.isnan(shifted - at), 0.0, shifted - at)
+        last = ranks(table, losses) - (size + 1.0)
         gap = xp.where(xp.isnan(gap), 1.0, gap)
         p_above, p_below = sides(last - gap)
         q_above, q_below = sides(last)
@@ -252,9 +253,3 @@ def _window_logs(logs: Array, gap: Array) -> tuple[Array, Array]:
     xp = array_module(logs, gap)
     shifted = xp.where(xp.abs(x - gap) <= size, _at(logs, x - gap), -np.inf)
     return _at(logs, x + 0.0 * gap), shifted
-
-
-def _losses(logs: Array, gap: Array) -> Array:
-    """Losses of the outcomes from -M to M, sorted."""
-    at, shifted = _window_logs(logs, gap)
-    return shifted - at

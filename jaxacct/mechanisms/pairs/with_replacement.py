@@ -19,12 +19,7 @@ _CLOSE = 64.0 * UNIT
 
 @mechanism
 class WithReplacementPair(Pair):
-    """The pair whose hockey stick H, at orders g >= 1, is the supremum over all levels s of
-
-        sum_{j > 0} w_j max {U_j(m) - g m : m <= s} - (g - 1) w_0 s,     U_j(m) = Phi(Phi^-1(m) + j / noise),
-
-    and at g < 1 what exchanging its laws makes of that. Where j is the number of times that the record is drawn, with
-    probability w_j, this dominates (``docs/proofs/samples-with-replacement.md``).
+    """The pair of theorem 2 of ``docs/proofs/samples-with-replacement.md``; w_j is the probability of j draws.
 
     With outcomes x = -Phi^-1(s) noise and likelihood ratios r_j(x) of N(j) against N(0), the best x at g = e^l solves
     sum_j w_j (r_j(x) / g - 1)_+ = w_0 (1 - e^-l), whose left side is convex and increasing, so that Newton's method

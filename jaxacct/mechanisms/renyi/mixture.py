@@ -84,7 +84,7 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
 
     `add_or_remove` is the larger of both directions.
     """
-    leaves = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
+    leaves: Any = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
     xp = array_module(leaves)
     shape = np.broadcast_shapes(*settings_shapes(leaves))
     noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)

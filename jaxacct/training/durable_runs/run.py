@@ -136,17 +136,18 @@ class DurableRun:
         for offset in range(self._ahead):
             proposal = self._split.ask(ahead, size)
             paid.append(proposal)
-            if not bool(proposal.admitted):
+            report = proposal.report
+            if not bool(report.admitted):
                 break
             self._journal.append(
                 {
                     "kind": "charge",
                     "attempt": self.attempt,
                     "step": number + offset + 1,
-                    "sigma": float(proposal.sigma),
-                    "rate": float(proposal.rate),
-                    "clip_scale": float(proposal.clip_scale),
-                    "budget_left": float(proposal.budget_left),
+                    "sigma": float(report.sigma),
+                    "rate": float(report.rate),
+                    "clip_scale": float(report.clip_scale),
+                    "budget_left": float(report.budget_left),
                     "filter_state": _packed(proposal.filter_state),
                 }
             )
@@ -155,7 +156,7 @@ class DurableRun:
                 step=ahead.step + 1,
                 filter_state=proposal.filter_state,
                 schedule_state=proposal.schedule_state,
-                halted=proposal.clip_scale < 1,
+                halted=report.clip_scale < 1,
             )
         self._journal.sync()
         return paid

@@ -17,7 +17,6 @@ from jaxacct.filters.per_example.examples import FLAG, settle_norms
 
 # The package's names for these are the functions'.
 approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
-priced = importlib.import_module("jaxacct.filters.per_example.priced_menu")
 units = importlib.import_module("jaxacct.filters.per_example.units")
 RNG = np.random.default_rng(4)
 WHOLE = 2**30
@@ -132,8 +131,8 @@ def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
 )
 def test_there_are_rows_for_every_octave_of_the_menus_noise(noise, rows):
     with jax.enable_x64(True):
-        common = SimpleNamespace(noise=amounts.split(np.array(noise)))
-    assert priced._rows(common) == rows * 2**7
+        pieces = amounts.split(np.array(noise))
+    assert units.rows_for(pieces) == rows * 2**7
 
 
 @jax.enable_x64(True)

@@ -88,7 +88,7 @@ def test_a_cost_of_another_shape_than_the_ledgers_raises():
     for cost, budget in ((np.ones(3), 1.0), (1.0, np.ones(3)), (np.ones((2, len(SHARES))), 1.0)):
         with pytest.raises(ValueError, match="query must match the state: its cost has shape "):
             amounts.charge(state, cost, budget, amounts.EXACT)
-    assert amounts.covers((2, 3), (), (3,), (2, 1))
+    amounts.check_covered((2, 3), (3,), (2, 1))
     words, cost = jax.ShapeDtypeStruct((2, 4, 3), jnp.uint32), np.full(4, 0.5)
     fits, state = jax.eval_shape(lambda w: amounts.charge(amounts.SpentState(w), cost, 1.0, amounts.EXACT), words)
     assert (fits.shape, state.words.shape) == ((2, 4), (2, 4, 3))

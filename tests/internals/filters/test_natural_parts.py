@@ -13,7 +13,6 @@ import pytest
 
 from jaxacct import PLD, LossGrid, adversary
 from jaxacct.filters import guarantees as _profile_guarantee
-from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.losses.curves.profile import PrivacyProfile
 from tests.contract.filter_cases import law as response_law
 
@@ -62,8 +61,6 @@ def test_a_raised_curve_has_an_atom_of_the_slack_at_infinity():
 
 
 def test_a_grid_without_one_holds_epsilon_as_a_point_and_reaches_to_twice_it():
-    grid = _composed_law.grid_for(2.0, 9)
-    assert (grid.spacing, grid.lowest, grid.size) == (0.5, -4, 9)
     for epsilon in (0.1, 1.0, 3.0):
         grid = adversary.natural_approximate_dp(epsilon, 1e-5, rounds=4).grid
         assert (grid.lowest, grid.size) == (-2048, 4097)

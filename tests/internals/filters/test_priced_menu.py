@@ -49,7 +49,7 @@ def test_every_node_and_every_budget_between_two_dominates_every_query_before_it
     prices = np.maximum(np.rint(288 * runs.max() / runs), 288).astype(np.int64)
     table, curves = curves_of(laws, prices, node, lambda curve: delta_of(curve, laws.grid, EPSILON) <= DELTA)
     assert (curves >= 0).all()
-    last = min(len(curves) - 1, table.levels + 8)
+    last = min(len(curves) - 1, table.budget // node + 9)
 
     def at(b):
         j = min(math.floor(b), last - 1)

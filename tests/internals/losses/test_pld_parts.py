@@ -11,7 +11,6 @@ import scipy.stats
 
 from jaxacct import PLD, Laplace, LossGrid
 from jaxacct.losses.curves import pld, pld_composition
-from jaxacct.losses.grids.discretize import Step
 from jaxacct.mechanisms.pairs.base import Tails
 
 pytestmark = pytest.mark.usefixtures("in_float64")
@@ -60,13 +59,13 @@ MASSES = np.array([0.1, 0.0, 0.3, 0.2, 0.05, 0.15])
 def single(monkeypatch, pair, grid, bound, **step):
     """The law of a step, of which all is 0 that is not named."""
     asked = []
-    none = {name: 0.0 for name in Step._fields} | {"above": MASSES, "below": MASSES}
-    made = Step(**{name: jnp.asarray(x) for name, x in (none | step).items()})
-    monkeypatch.setattr(pld, "_step_masses", lambda *given, **named: asked.append((given, named)) or made)
+    names = ("masses", "infinite") if bound == "upper" else ("masses", "infinite", "clipped")
+    made = tuple(jnp.asarray(({"masses": MASSES} | step).get(name, 0.0)) for name in names)
+    side = "_masses_above" if bound == "upper" else "_masses_below"
+    monkeypatch.setattr(pld, side, lambda *given: asked.append(given) or made)
     found = jax.tree.map(np.asarray, pld._single(pair, grid, bound))
-    (_, spacing, lowest, size), named = asked[0]
+    _, spacing, lowest, size = asked[0]
     assert (spacing, lowest, size) == (grid.spacing, grid.lowest, grid.size)
-    assert named["below"] is (pld.convex_below if bound == "lower" else pld.masses_below)
     assert found.grid == grid
     assert found.bound == bound
     return found.masses, found.infinity_mass
@@ -77,7 +76,7 @@ def single(monkeypatch, pair, grid, bound, **step):
 )
 def test_losses_that_are_off_are_moved_up_on_the_grid(monkeypatch, error, spacing, lowest):
     grid = LossGrid(spacing, lowest, 6)
-    masses, infinite = single(monkeypatch, Given(error), grid, "upper", infinite_above=3e-3, spurious=9.0, clipped=9.0)
+    masses, infinite = single(monkeypatch, Given(error), grid, "upper", infinite=3e-3)
     with mpmath.workdps(30):
         largest = max(abs(lowest), abs(lowest + 5)) * mpmath.mpf(spacing)
         eta = 2 * (mpmath.mpf(error) + mpmath.mpf(2) ** -51 * largest)
@@ -101,7 +100,7 @@ def test_a_step_that_is_off_by_more_than_a_cell_says_nothing(monkeypatch):
         masses, infinite = single(monkeypatch, Given(error), grid, "upper")
         assert not masses.any()
         assert infinite == 1
-    masses, infinite = single(monkeypatch, Given(0.0), grid, "upper", infinite_above=1.5)
+    masses, infinite = single(monkeypatch, Given(0.0), grid, "upper", infinite=1.5)
     assert infinite == 1
     assert masses.sum() > 0
 
@@ -109,9 +108,7 @@ def test_a_step_that_is_off_by_more_than_a_cell_says_nothing(monkeypatch):
 def test_what_may_underflow_lies_above_the_largest_loss_that_may_be_off(monkeypatch):
     grid = LossGrid(0.5, -2, 6)
     for error, at in ((0.0, 4), (0.2, 5)):  # 0.3 is rounded up to 0.5, and 0.7 to 1; one more point for good measure
-        masses, infinite = single(
-            monkeypatch, Given(error, 0.3), grid, "upper", above=0 * MASSES, infinite_above=1e-255
-        )
+        masses, infinite = single(monkeypatch, Given(error, 0.3), grid, "upper", masses=0 * MASSES, infinite=1e-255)
         assert infinite == 0
         assert np.flatnonzero(masses).tolist() == [at]
         assert masses[at] == pytest.approx(1e-255 / -np.expm1(-0.5) * (1 + 1e-12), rel=1e-13, abs=0)
@@ -131,11 +128,8 @@ def test_what_has_no_right_to_be_there_is_taken_off_the_infinite_loss_first(monk
     grid = LossGrid(math.log(2), 3, 6)
     taken = []
     monkeypatch.setattr(pld, "lowered", lambda masses, h, by: taken.append((h, float(by))) or 0.5 * masses)
-    for spurious, clipped, certain in ((1e-3, 2e-3, 0.01), (1e-3, 2e-3, 2.5e-3), (0.0, 0.0, 0.02)):
-        masses, infinite = single(
-            monkeypatch, Given(), grid, "lower", spurious=spurious, clipped=clipped, infinite_below=certain
-        )
-        excess = spurious + clipped
+    for excess, certain in ((3e-3, 0.01), (3e-3, 2.5e-3), (0.0, 0.02)):
+        masses, infinite = single(monkeypatch, Given(), grid, "lower", clipped=excess, infinite=certain)
         assert infinite == pytest.approx(max(certain - excess, 0.0), rel=1e-12, abs=0)
         spacing, by = taken[-1]
         assert spacing == grid.spacing
@@ -158,7 +152,7 @@ def test_a_lower_law_that_is_less_than_no_loss_is_no_loss(monkeypatch):
         (-2, 2.0 * small, 0.0, False),  # more than probability 1
     ):
         grid = LossGrid(0.5, lowest, 6)
-        masses, certain = single(monkeypatch, Given(), grid, "lower", below=below, infinite_below=infinite)
+        masses, certain = single(monkeypatch, Given(), grid, "lower", masses=below, infinite=infinite)
         assert certain == infinite
         expected = np.roll(point, -2 - lowest) if replaced else np.asarray(below)
         np.testing.assert_allclose(masses, expected, rtol=1e-12, atol=1e-15)

@@ -10,7 +10,7 @@ import pytest
 
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.renyi import gaussian, mixture, tables
+from jaxacct.mechanisms.renyi import gaussian, mixture, tails
 
 INF, NAN = math.inf, math.nan
 RATE = ((0.3,), (-0.5, 1.5, INF, NAN))
@@ -41,7 +41,7 @@ def test_tables():
     """Two atoms, of which one number at a time is nonsense."""
     losses, p = np.log([0.5, 1.5]), np.array([0.25, 0.75])
     good = (losses, p, p * np.exp(-losses), 0.0, 0.0)
-    run = jax.jit(lambda pair, a: tables._of_table(jax.tree.map(lambda x: x[None], pair), a[None])[0])
+    run = jax.jit(lambda pair, a: tails._of_table(jax.tree.map(lambda x: x[None], pair), a[None])[0])
     with jax.enable_x64(True):
         make = lambda x, p, q, loss, error: TablePair(Row(x), Row(p), Row(q), *map(jnp.float64, (loss, error)))  # noqa: E731
         for order in ORDER[0]:

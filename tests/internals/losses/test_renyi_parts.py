@@ -13,7 +13,7 @@ from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import conversion
 from jaxacct.mechanisms import Exponential, discrete_laplace, laplace, selection
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.renyi import closed, tables
+from jaxacct.mechanisms.renyi import closed, tails
 
 EPS = 2.0**-52
 
@@ -139,7 +139,7 @@ def test_the_shift_of_a_conversion_knows_its_rounding():
 @pytest.mark.parametrize("rho", [1e-9, 0.7, 1e8])
 def test_conversions_are_rounded_by_what_they_say(rho):
     orders, deltas = np.array(CONVERSIONS).T
-    epsilon = conversion._epsilon_from_renyi(rho, orders, deltas)
+    epsilon = conversion.epsilon_of_divergence(rho, orders, deltas)
     back = conversion._renyi_from_epsilon(rho, deltas, orders)
     for value, least, row in zip(floats(epsilon), floats(back), CONVERSIONS, strict=True):
         shift, size = conversion_terms(*row)
@@ -155,7 +155,7 @@ def test_conversions_are_rounded_by_what_they_say(rho):
 def test_a_delta_is_rounded_by_the_size_of_its_exponent():
     rows = [(3e5, 1e5, 3e5), (3e5, 1e5, 3e5 + 1e-3), (0.5, 3.0, 300.0), (1e3, 1e6, 1e3), (1e-3, 60.0, 0.5)]
     rho, orders, epsilon = np.array(rows).T
-    found = conversion._delta_from_renyi(rho, orders, epsilon)
+    found = conversion.delta_of_divergence(rho, orders, epsilon)
     for value, (r, a, e) in zip(floats(found), rows, strict=True):
         r, a, e = mp.mpf(r), mp.mpf(a), mp.mpf(e)
         exact = (a - 1) * (r - e + mp.log(1 - 1 / a)) - mp.log(a)
@@ -167,14 +167,14 @@ def test_a_delta_is_rounded_by_the_size_of_its_exponent():
 
 def test_total_variation_bounds_a_delta_up_to_its_rounding():
     rho = np.array([1e-12, 1e-3, 0.4])
-    found = conversion._delta_from_renyi(rho, 1.0 + 2.0**-40, 0.0)
+    found = conversion.delta_of_divergence(rho, 1.0 + 2.0**-40, 0.0)
     for value, r in zip(floats(found), floats(rho), strict=True):
         assert 4 * EPS <= value / mp.sqrt(-mp.expm1(-r)) - 1 <= 10 * EPS
     # And an epsilon is 0 from there on, no sooner.
     for r in (1e-12, 1e-3, 0.4):
         exact = float(mp.sqrt(-mp.expm1(-mp.mpf(r))))
         deltas = exact * (1.0 + EPS * np.array([-20.0, 0.0, 2.0, 8.0, 16.0]))
-        found = np.asarray(conversion._epsilon_from_renyi(r, 1.0 + 2.0**-40, deltas))
+        found = np.asarray(conversion.epsilon_of_divergence(r, 1.0 + 2.0**-40, deltas))
         np.testing.assert_array_equal(found == 0.0, [False, False, False, True, True])
 
 
@@ -212,7 +212,7 @@ def test_a_table_is_rounded_up_by_its_exponents_and_its_errors():
             losses = np.array([-0.5, 0.0, 0.25, top])
             rows = (Row(losses[None]), Row((q * np.exp(losses))[None]), Row(q[None]))
             pair = TablePair(*rows, np.array([error]), np.array([0.0]))
-            value = mp.mpf(float(tables._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
+            value = mp.mpf(float(tails._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
             power = mp.mpf(a)
             moved = [x * (1 + mp.mpf(2) ** -50) for x in floats(losses)]
             f = [m * (mp.expm1(power * x) - power * mp.expm1(x)) for m, x in zip(floats(q), moved, strict=True)]

@@ -22,8 +22,7 @@ from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.pairs.rescaled import RescaledPair
-from jaxacct.mechanisms.pairs.revealed import RevealedPair
+from jaxacct.mechanisms.pairs.revealed import RescaledPair, RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-NOTEBOOKS = sorted((pathlib.Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((pathlib.Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 NEEDED = ("nbclient", "nbformat", "ipykernel")
 
 # In a process of its own: the kernel's client leaves sockets to the garbage collector, and warnings are errors here.

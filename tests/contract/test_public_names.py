@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-TESTS = pathlib.Path(__file__).parent
+TESTS = pathlib.Path(__file__).resolve().parents[1]
 FILES = sorted(file for file in TESTS.rglob("*.py") if "internals" not in file.parts)
 OTHERS = {"_exit", "_kernel_spec", "_replace"}  # of `os`, of Jupyter, of named tuples
 

@@ -298,7 +298,7 @@ def test_the_command_writes_a_certificate_that_it_confirms_and_not_a_changed_one
 
 def test_the_page_runs_as_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = (pathlib.Path(__file__).resolve().parents[1] / "docs" / "how-to" / "certificates.md").read_text()
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "how-to" / "certificates.md").read_text()
     blocks = re.findall(r"^```(python|bash)\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 5
     namespace: dict = {}

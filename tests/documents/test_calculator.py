@@ -12,7 +12,7 @@ import pytest
 
 import jaxacct
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / "docs" / "calculator"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs" / "calculator"
 
 
 def table():

@@ -60,7 +60,7 @@ def test_a_budget_s_life(run, tmp_path):
 
 
 def test_the_page_s_commands_and_answers_are_as_printed(run):
-    page = (pathlib.Path(__file__).resolve().parents[1] / "docs" / "how-to" / "ledger.md").read_text(encoding="utf-8")
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "how-to" / "ledger.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     refused = 0
     for line in "".join(blocks).splitlines():

@@ -6,7 +6,7 @@ import pytest
 
 import jaxacct
 from jaxacct.cli import contestants as _contestants
-from tests.test_cli_compare import OPTIONS, WHOLE, _run
+from tests.cli.test_compare import OPTIONS, WHOLE, _run
 
 
 @pytest.fixture(autouse=True)
