@@ -128,6 +128,8 @@ def _concrete(batch: Narrowing, contour: bool) -> Answer:
     if open_.size and has_lines(batch.groups):
         open_ = _by_lines(batch, open_)
     for i, size in enumerate(_CELLS):
+        if not open_.size:
+            break
         if i == _FEW_AFTER and not contour:
             open_ = _law_by_law(batch, open_)
         open_ = _on_cells(batch, size, open_)
@@ -152,6 +154,8 @@ def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Answers compositions of Gaussians by contours of more and more points, and few runs by other engines."""
     compiled = is_compiled(batch.options) or batch.options.precision == "float32"
     for i, size in enumerate(_SIZES):
+        if not members.size:
+            return members
         if i == 0 and compiled:  # every size is a compilation
             continue
         if i == 0 and batch.sides > 1 and members.size >= _MANY:
