@@ -23,8 +23,8 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct.losses.engines.answers import Answers
 from jaxacct.losses.engines.contour.bounds import Size
-from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.fallback_bounds import capped
@@ -36,7 +36,6 @@ from jaxacct.losses.engines.run import (
     Options,
     contour_run,
     discrete_run,
-    in_chunks,
     is_compiled,
     single_run,
     traced_bounds,
@@ -60,12 +59,7 @@ _VERY_FEW = 16  # runs that are composed law by law before the largest contours,
 _RAYS_AFTER = 1  # sizes of contours were tried, few runs on rare samples are integrated along rays
 _VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
-_NOTHING = 1e-280  # a delta that no second engine makes smaller
-_DEEP = 1e-12
-_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 _NARROW = 1e-6  # that asks for no larger size of a cheap one
-_BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
-_FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
@@ -108,10 +102,11 @@ def bounds(
     contour = on_contour(pairs)
     if xp is not np:
         return traced_bounds(kind, most, contour, groups, stacked, goal)
+    answers = Answers(kind, (groups, stacked, goal), options, sides)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return _concrete(kind, contour, groups, stacked, goal, options, sides)
-    return _concrete(kind, contour, groups, stacked, goal, options, sides)
+            return _answered(answers, contour)
+    return _answered(answers, contour)
 
 
 def on_contour(pairs: list[Pair]) -> bool:
@@ -119,173 +114,123 @@ def on_contour(pairs: list[Pair]) -> bool:
     return all(isinstance(pair, GaussianPair) for pair in pairs)
 
 
-def _concrete(
-    kind: str, contour: bool, groups: tuple[Pair, ...], counts: Array, goal: Array, options: Options, sides: int
-) -> Answer:
-    total, parts = goal.size, counts.shape[1]
-    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
-    open_ = np.arange(total) if options.limit is None else np.flatnonzero(np.asarray(options.limit) < np.inf)
-    spread = Spread(options.devices)
-    done = 0
-
-    def asked(members: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray, np.ndarray]:
-        return jax.tree.map(lambda x: x[members], (groups, counts, goal))
-
-    def by_direction(members: np.ndarray) -> list[np.ndarray]:
-        return [members[members // (total // sides) == side] for side in range(sides)]
-
-    def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        lower[members], upper[members] = np.maximum(lower[members], low), np.minimum(upper[members], high)
-
-    def report(settled: int) -> None:
-        nonlocal done
-        done += settled
-        if options.progress is not None and settled:
-            options.progress(done, total)
-
-    def attempt(
-        run: functools.partial[Answer],
-        each: float,
-        members: np.ndarray,
-        width: float | None = None,
-        query: tuple[object, ...] = (groups, counts, goal),
-    ) -> np.ndarray:
-        """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
-        for some, low, high in in_chunks(run, parts * each, query, members, spread):
-            narrow(some, low, high)
-        left = members[~settled(members, width)]
-        report(members.size - left.size)
-        return left
-
-    def settled(members: np.ndarray, width: float | None = None) -> np.ndarray:
-        """Which are tight, and of at most that relative width, or no worse than another direction that is."""
-        tight = narrow_enough(width)
-        tight = tight | (upper <= worst(tight))
-        if options.limit is not None:
-            tight |= _beside(lower, upper, options.limit, sides)
-        return tight[members]
-
-    def narrow_enough(width: float | None = None) -> np.ndarray:
-        tight = _tight(kind, lower, upper)
-        return tight if width is None else tight & (lower >= (1.0 - width) * upper)
-
-    def worst(tight: np.ndarray) -> np.ndarray:
-        """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
-        return np.tile(np.where(tight, upper, -np.inf).reshape(sides, -1).max(0), sides)
-
-    if parts == 1:
-        single = counts[open_, 0] == 1.0
-        run = functools.partial(single_run(options), kind)
-        rest = attempt(run, 1.0, open_[single], query=(groups, goal))
-        report(rest.size)
-        open_ = open_[~single]
-
-    left: list[np.ndarray] = []
-
-    def law_by_law(members: np.ndarray, most: int = MOST_RUNS) -> np.ndarray:
-        """Answers compositions of so few runs as well as can be; returns the other members."""
-        few = (counts[members].sum(-1) <= most) & ~settled(members)
-        if options.devices is not None or not few.any():
-            return members
-        for own in by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
-            query = groups, counts, goal, worst(narrow_enough())
-            left.append(attempt(functools.partial(few_run_bounds, kind), 1.0, own, query=query))
-        return members[~few]
-
-    def by_rays(members: np.ndarray) -> np.ndarray:
-        """Answers few runs on rare samples, one direction after the other; returns the members that are open."""
-        if options.devices is not None or not (rare := suits(groups, counts)[members]).any():
-            return members
-        kept = [members[~rare]]
-        for own in by_direction(members[rare]):
-            query = groups, counts, goal, worst(narrow_enough(_NARROW))
-            kept.append(attempt(functools.partial(ray_bounds, kind), 1.0, own, _NARROW, query))
-        return np.concatenate(kept)
-
-    def by_lines(members: np.ndarray) -> np.ndarray:
-        """More and more frequencies where transforms are known; returns the members that another engine may help."""
-        nodes = np.zeros(total)
-        for size in _LINES:
-            # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
-            with np.errstate(over="ignore"):
-                wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
-            hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
-            hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
-            ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
-            open_now = on_cells(size, ready, 0.9 * _NARROW)
-            nodes[ready] = size.nodes
-            members = members[~np.isin(members, ready) | np.isin(members, open_now)]
-        left = members[~settled(members)]
-        report(members.size - left.size)
-        return left
-
-    def on_cells(size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
-        run = functools.partial(discrete_run(options), kind, size)
-        return attempt(run, 4.0 * size.cells * size.nodes**0.5, members, width)
-
-    def by_contour(size: Size, members: np.ndarray, width: float | None, *known: np.ndarray) -> np.ndarray:
-        run = functools.partial(contour_run(options), kind, size)
-        each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
-        return attempt(run, each, members, width, (groups[0], counts, goal, *known))
-
-    def in_turn(members: np.ndarray) -> np.ndarray:
-        """The smallest contours, direction by direction: one tilt may say that one is no worse than another."""
-        kept = []
-        for side, own in enumerate(by_direction(members)):
-            for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
-                known = (worst(narrow_enough(_NARROW)),) if side else ()
-                own = by_contour(size, own, _NARROW, *known)
-            kept.append(own)
-        return np.concatenate(kept)
-
-    compiled = is_compiled(options) or options.precision == "float32"
-    for i, size in enumerate(_SIZES if contour else ()):
-        if i == 0 and compiled:  # every size is a compilation
-            continue
-        if i == 0 and sides > 1 and open_.size >= _MANY:
-            open_ = in_turn(open_)
-            continue
-        if i == _RAYS_AFTER:
-            open_ = by_rays(open_)
-        if i == _VERY_FEW_AFTER:
-            open_ = law_by_law(open_, _VERY_FEW)
-        open_ = by_contour(size, open_, _NARROW if i < _SMALL and not compiled else None)
+def _answered(answers: Answers, contour: bool) -> Answer:
+    (groups, counts, _), kind, options = answers.query, answers.kind, answers.options
+    open_ = np.arange(answers.total)
+    if options.limit is not None:
+        open_ = np.flatnonzero(np.asarray(options.limit) < np.inf)
+    if counts.shape[1] == 1:
+        open_ = _single(answers, open_)
+    left: list[np.ndarray] = []  # by engines that know best
     if contour:
-        open_ = law_by_law(open_)
+        open_ = _by_contours(answers, open_, left)
+        open_ = _law_by_law(answers, open_, left)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
-        some, runs, target = asked(open_)
-        answered, low, high = sum_bounds(kind, some, runs, target, report)
-        narrow(open_[answered], low[answered], high[answered])
+        answered, low, high = sum_bounds(kind, *answers.some(open_), answers.report)
+        answers.narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
     if open_.size and has_lines(groups):
-        open_ = by_lines(open_)
+        open_ = _by_lines(answers, open_)
     for i, size in enumerate(_CELLS):
         if i == _FEW_AFTER and not contour:
-            open_ = law_by_law(open_)
-        open_ = on_cells(size, open_)
+            open_ = _law_by_law(answers, open_, left)
+        open_ = _on_cells(answers, size, open_)
     open_ = np.concatenate([open_, *left])
     if open_.size:
-        known = lower[open_], upper[open_]
-        some, runs, target = asked(open_)
-        narrow(open_, *capped(kind, some, runs, target, known))
-        report(open_.size)
-    return lower, upper
+        known = answers.lower[open_], answers.upper[open_]
+        answers.narrow(open_, *capped(kind, *answers.some(open_), known))
+        answers.report(open_.size)
+    return answers.lower, answers.upper
 
 
-def _tight(kind: str, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
-    if kind == "epsilon":
-        return tight
-    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
+def _single(answers: Answers, members: np.ndarray) -> np.ndarray:
+    """Answers single runs as well as can be; returns the other members."""
+    groups, counts, goal = answers.query
+    single = counts[members, 0] == 1.0
+    run = functools.partial(single_run(answers.options), answers.kind)
+    rest = answers.attempt(run, 1.0, members[single], query=(groups, goal))
+    answers.report(rest.size)
+    return members[~single]
 
 
-def _beside(lower: np.ndarray, upper: np.ndarray, limit: np.ndarray, sides: int) -> np.ndarray:
-    """Which bounds lie on one side of the limit, and are narrow beside their distance from it or far away."""
-    tiny = np.finfo(np.float64).tiny
-    low, high, log_limit = (np.log(np.maximum(x, tiny)) for x in (lower, upper, limit))
+def _by_contours(answers: Answers, members: np.ndarray, left: list[np.ndarray]) -> np.ndarray:
+    """Answers compositions of Gaussians by larger and larger contours, and by rays where these suit better."""
+    options = answers.options
+    compiled = is_compiled(options) or options.precision == "float32"
+    for i, size in enumerate(_SIZES):
+        if i == 0 and compiled:  # every size is a compilation
+            continue
+        if i == 0 and answers.sides > 1 and members.size >= _MANY:
+            members = _in_turn(answers, members)
+            continue
+        if i == _RAYS_AFTER:
+            members = _by_rays(answers, members)
+        if i == _VERY_FEW_AFTER:
+            members = _law_by_law(answers, members, left, _VERY_FEW)
+        members = _by_contour(answers, size, members, _NARROW if i < _SMALL and not compiled else None)
+    return members
 
-    def enough(distance: np.ndarray) -> np.ndarray:
-        return (distance >= _FAR) | (distance > 0) & (high - low <= _BESIDE * distance)
 
-    missed = enough(low - log_limit)  # and with it the setting, whatever its other directions
-    return np.tile(missed.reshape(sides, -1).any(0), sides) | enough(log_limit - high)
+def _in_turn(answers: Answers, members: np.ndarray) -> np.ndarray:
+    """The smallest contours, direction by direction: one tilt may say that one is no worse than another."""
+    kept = []
+    for side, own in enumerate(answers.by_direction(members)):
+        for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
+            known = (answers.worst(answers.narrow_enough(_NARROW)),) if side else ()
+            own = _by_contour(answers, size, own, _NARROW, *known)
+        kept.append(own)
+    return np.concatenate(kept)
+
+
+def _by_contour(
+    answers: Answers, size: Size, members: np.ndarray, width: float | None, *known: np.ndarray
+) -> np.ndarray:
+    (pairs,), counts, goal = answers.query
+    run = functools.partial(contour_run(answers.options), answers.kind, size)
+    each = size.points * (size.nodes if answers.options.precision == "float32" else size.nodes**0.5)
+    return answers.attempt(run, each, members, width, (pairs, counts, goal, *known))
+
+
+def _by_rays(answers: Answers, members: np.ndarray) -> np.ndarray:
+    """Answers few runs on rare samples, one direction after the other; returns the members that are open."""
+    groups, counts, _ = answers.query
+    if answers.options.devices is not None or not (rare := suits(groups, counts)[members]).any():
+        return members
+    kept, run = [members[~rare]], functools.partial(ray_bounds, answers.kind)
+    for own in answers.by_direction(members[rare]):
+        enough = answers.worst(answers.narrow_enough(_NARROW))
+        kept.append(answers.attempt(run, 1.0, own, _NARROW, (*answers.query, enough)))
+    return np.concatenate(kept)
+
+
+def _law_by_law(answers: Answers, members: np.ndarray, left: list[np.ndarray], most: int = MOST_RUNS) -> np.ndarray:
+    """Answers compositions of so few runs as well as can be, some of them ``left`` wide; returns the other members."""
+    few = (answers.query[1][members].sum(-1) <= most) & ~answers.settled(members)
+    if answers.options.devices is not None or not few.any():
+        return members
+    run = functools.partial(few_run_bounds, answers.kind)
+    for own in answers.by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
+        enough = answers.worst(answers.narrow_enough())
+        left.append(answers.attempt(run, 1.0, own, query=(*answers.query, enough)))
+    return members[~few]
+
+
+def _by_lines(answers: Answers, members: np.ndarray) -> np.ndarray:
+    """More and more frequencies where transforms are known; returns the members that another engine may help."""
+    nodes = np.zeros(answers.total)
+    for size in _LINES:
+        # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
+        with np.errstate(over="ignore"):
+            wide = answers.upper[members] / np.maximum(answers.lower[members], 1e-300) - 1.0
+        hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
+        hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
+        ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
+        open_now = _on_cells(answers, size, ready, 0.9 * _NARROW)
+        nodes[ready] = size.nodes
+        members = members[~np.isin(members, ready) | np.isin(members, open_now)]
+    return answers.still_open(members)
+
+
+def _on_cells(answers: Answers, size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
+    run = functools.partial(discrete_run(answers.options), answers.kind, size)
+    return answers.attempt(run, 4.0 * size.cells * size.nodes**0.5, members, width)
