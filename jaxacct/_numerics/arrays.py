@@ -31,8 +31,9 @@ def array_module(*trees: object) -> ModuleType:
     for tree in trees:
         if isinstance(tree, (np.ndarray, np.generic, float, int)):
             continue
-        if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree)):
-            return _PROGRAM
+        for leaf in jax.tree.leaves(tree):
+            if isinstance(leaf, jax.Array):
+                return _PROGRAM
     return np
 
 
@@ -219,7 +220,7 @@ def shared(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
-        return (function if array_module(*jax.tree.leaves(arguments)) is np else compiled)(*arguments)
+        return (function if array_module(arguments) is np else compiled)(*arguments)
 
     return run
 

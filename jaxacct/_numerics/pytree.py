@@ -23,12 +23,15 @@ def mechanism(cls: type[T]) -> type[T]:
     for field in dataclasses.fields(made):
         (static if field.metadata.get("static", False) else data).append(field.name)
 
+    keys = [jax.tree_util.GetAttrKey(name) for name in data]
+
     def flatten_with_keys(self: Any):
-        keyed = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in data]
-        return keyed, tuple(getattr(self, name) for name in static)
+        leaves, meta = flatten(self)
+        return tuple(zip(keys, leaves, strict=True)), meta
 
     def flatten(self: Any):
-        return [getattr(self, name) for name in data], tuple(getattr(self, name) for name in static)
+        value = vars(self).__getitem__
+        return tuple(map(value, data)), tuple(map(value, static))
 
     def unflatten(meta: tuple[Any, ...], leaves: Any):
         self = object.__new__(made)

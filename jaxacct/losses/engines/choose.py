@@ -23,13 +23,13 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
-from jaxacct.losses.engines.answers import Answers
 from jaxacct.losses.engines.contour.bounds import Size
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
+from jaxacct.losses.engines.narrowing import Narrowing
 from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.losses.engines.run import (
     Answer,
@@ -102,11 +102,11 @@ def bounds(
     contour = on_contour(pairs)
     if xp is not np:
         return traced_bounds(kind, most, contour, groups, stacked, goal)
-    answers = Answers(kind, (groups, stacked, goal), options, sides)
+    batch = Narrowing(kind, groups, stacked, goal, options, sides)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return _answered(answers, contour)
-    return _answered(answers, contour)
+            return _concrete(batch, contour)
+    return _concrete(batch, contour)
 
 
 def on_contour(pairs: list[Pair]) -> bool:
@@ -114,123 +114,118 @@ def on_contour(pairs: list[Pair]) -> bool:
     return all(isinstance(pair, GaussianPair) for pair in pairs)
 
 
-def _answered(answers: Answers, contour: bool) -> Answer:
-    (groups, counts, _), kind, options = answers.query, answers.kind, answers.options
-    open_ = np.arange(answers.total)
-    if options.limit is not None:
-        open_ = np.flatnonzero(np.asarray(options.limit) < np.inf)
-    if counts.shape[1] == 1:
-        open_ = _single(answers, open_)
-    left: list[np.ndarray] = []  # by engines that know best
+def _concrete(batch: Narrowing, contour: bool) -> Answer:
+    """Asks one engine after the other about the members that are still open."""
+    open_ = batch.members()
+    if batch.counts.shape[1] == 1:
+        open_ = _by_tails(batch, open_)
     if contour:
-        open_ = _by_contours(answers, open_, left)
-        open_ = _law_by_law(answers, open_, left)
-    if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
-        answered, low, high = sum_bounds(kind, *answers.some(open_), answers.report)
-        answers.narrow(open_[answered], low[answered], high[answered])
+        open_ = _by_contours(batch, open_)
+    if open_.size and batch.options.devices is None and enumerable(batch.groups):  # by this host, so for it alone
+        answered, low, high = sum_bounds(batch.kind, *batch.query(open_), batch.report)
+        batch.narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
-    if open_.size and has_lines(groups):
-        open_ = _by_lines(answers, open_)
+    if open_.size and has_lines(batch.groups):
+        open_ = _by_lines(batch, open_)
     for i, size in enumerate(_CELLS):
+        if not open_.size:
+            break
         if i == _FEW_AFTER and not contour:
-            open_ = _law_by_law(answers, open_, left)
-        open_ = _on_cells(answers, size, open_)
-    open_ = np.concatenate([open_, *left])
+            open_ = _law_by_law(batch, open_)
+        open_ = _on_cells(batch, size, open_)
+    open_ = np.concatenate([open_, *batch.last])
     if open_.size:
-        known = answers.lower[open_], answers.upper[open_]
-        answers.narrow(open_, *capped(kind, *answers.some(open_), known))
-        answers.report(open_.size)
-    return answers.lower, answers.upper
+        known = batch.lower[open_], batch.upper[open_]
+        batch.narrow(open_, *capped(batch.kind, *batch.query(open_), known))
+        batch.report(open_.size)
+    return batch.lower, batch.upper
 
 
-def _single(answers: Answers, members: np.ndarray) -> np.ndarray:
-    """Answers single runs as well as can be; returns the other members."""
-    groups, counts, goal = answers.query
-    single = counts[members, 0] == 1.0
-    run = functools.partial(single_run(answers.options), answers.kind)
-    rest = answers.attempt(run, 1.0, members[single], query=(groups, goal))
-    answers.report(rest.size)
+def _by_tails(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Answers single runs of one pair, as well as can be; returns the other members."""
+    single = batch.counts[members, 0] == 1.0
+    run = functools.partial(single_run(batch.options), batch.kind)
+    rest = batch.ask(run, 1.0, members[single], query=(batch.groups, batch.goal))
+    batch.report(rest.size)
     return members[~single]
 
 
-def _by_contours(answers: Answers, members: np.ndarray, left: list[np.ndarray]) -> np.ndarray:
-    """Answers compositions of Gaussians by larger and larger contours, and by rays where these suit better."""
-    options = answers.options
-    compiled = is_compiled(options) or options.precision == "float32"
+def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Answers compositions of Gaussians by contours of more and more points, and few runs by other engines."""
+    compiled = is_compiled(batch.options) or batch.options.precision == "float32"
     for i, size in enumerate(_SIZES):
+        if not members.size:
+            return members
         if i == 0 and compiled:  # every size is a compilation
             continue
-        if i == 0 and answers.sides > 1 and members.size >= _MANY:
-            members = _in_turn(answers, members)
+        if i == 0 and batch.sides > 1 and members.size >= _MANY:
+            members = _direction_by_direction(batch, members)
             continue
         if i == _RAYS_AFTER:
-            members = _by_rays(answers, members)
+            members = _by_rays(batch, members)
         if i == _VERY_FEW_AFTER:
-            members = _law_by_law(answers, members, left, _VERY_FEW)
-        members = _by_contour(answers, size, members, _NARROW if i < _SMALL and not compiled else None)
-    return members
+            members = _law_by_law(batch, members, _VERY_FEW)
+        members = _on_contour(batch, size, members, _NARROW if i < _SMALL and not compiled else None)
+    return _law_by_law(batch, members)
 
 
-def _in_turn(answers: Answers, members: np.ndarray) -> np.ndarray:
-    """The smallest contours, direction by direction: one tilt may say that one is no worse than another."""
+def _direction_by_direction(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Asks the smallest contours about one direction, then the next: one tilt may say that it is no worse."""
     kept = []
-    for side, own in enumerate(answers.by_direction(members)):
+    for side, own in enumerate(batch.by_direction(members)):
         for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
-            known = (answers.worst(answers.narrow_enough(_NARROW)),) if side else ()
-            own = _by_contour(answers, size, own, _NARROW, *known)
+            known = (batch.worst(_NARROW),) if side else ()
+            own = _on_contour(batch, size, own, _NARROW, *known)
         kept.append(own)
     return np.concatenate(kept)
 
 
-def _by_contour(
-    answers: Answers, size: Size, members: np.ndarray, width: float | None, *known: np.ndarray
+def _on_contour(
+    batch: Narrowing, size: Size, members: np.ndarray, width: float | None, *known: np.ndarray
 ) -> np.ndarray:
-    (pairs,), counts, goal = answers.query
-    run = functools.partial(contour_run(answers.options), answers.kind, size)
-    each = size.points * (size.nodes if answers.options.precision == "float32" else size.nodes**0.5)
-    return answers.attempt(run, each, members, width, (pairs, counts, goal, *known))
+    run = functools.partial(contour_run(batch.options), batch.kind, size)
+    each = size.points * (size.nodes if batch.options.precision == "float32" else size.nodes**0.5)
+    return batch.ask(run, each, members, width, (batch.groups[0], batch.counts, batch.goal, *known))
 
 
-def _by_rays(answers: Answers, members: np.ndarray) -> np.ndarray:
+def _by_rays(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Answers few runs on rare samples, one direction after the other; returns the members that are open."""
-    groups, counts, _ = answers.query
-    if answers.options.devices is not None or not (rare := suits(groups, counts)[members]).any():
+    if batch.options.devices is not None or not (rare := suits(batch.groups, batch.counts)[members]).any():
         return members
-    kept, run = [members[~rare]], functools.partial(ray_bounds, answers.kind)
-    for own in answers.by_direction(members[rare]):
-        enough = answers.worst(answers.narrow_enough(_NARROW))
-        kept.append(answers.attempt(run, 1.0, own, _NARROW, (*answers.query, enough)))
+    kept = [members[~rare]]
+    for own in batch.by_direction(members[rare]):
+        query = batch.groups, batch.counts, batch.goal, batch.worst(_NARROW)
+        kept.append(batch.ask(functools.partial(ray_bounds, batch.kind), 1.0, own, _NARROW, query))
     return np.concatenate(kept)
 
 
-def _law_by_law(answers: Answers, members: np.ndarray, left: list[np.ndarray], most: int = MOST_RUNS) -> np.ndarray:
-    """Answers compositions of so few runs as well as can be, some of them ``left`` wide; returns the other members."""
-    few = (answers.query[1][members].sum(-1) <= most) & ~answers.settled(members)
-    if answers.options.devices is not None or not few.any():
+def _law_by_law(batch: Narrowing, members: np.ndarray, most: int = MOST_RUNS) -> np.ndarray:
+    """Answers compositions of so few runs as well as can be; returns the other members."""
+    few = (batch.counts[members].sum(-1) <= most) & ~batch.settled(members)
+    if batch.options.devices is not None or not few.any():
         return members
-    run = functools.partial(few_run_bounds, answers.kind)
-    for own in answers.by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
-        enough = answers.worst(answers.narrow_enough())
-        left.append(answers.attempt(run, 1.0, own, query=(*answers.query, enough)))
+    for own in batch.by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
+        query = batch.groups, batch.counts, batch.goal, batch.worst()
+        batch.last.append(batch.ask(functools.partial(few_run_bounds, batch.kind), 1.0, own, query=query))
     return members[~few]
 
 
-def _by_lines(answers: Answers, members: np.ndarray) -> np.ndarray:
-    """More and more frequencies where transforms are known; returns the members that another engine may help."""
-    nodes = np.zeros(answers.total)
+def _by_lines(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Takes more and more frequencies of known transforms; returns the members that another engine may help."""
+    nodes = np.zeros(batch.goal.size)
     for size in _LINES:
         # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
         with np.errstate(over="ignore"):
-            wide = answers.upper[members] / np.maximum(answers.lower[members], 1e-300) - 1.0
+            wide = batch.upper[members] / np.maximum(batch.lower[members], 1e-300) - 1.0
         hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
         hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
         ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
-        open_now = _on_cells(answers, size, ready, 0.9 * _NARROW)
+        left = _on_cells(batch, size, ready, 0.9 * _NARROW)
         nodes[ready] = size.nodes
-        members = members[~np.isin(members, ready) | np.isin(members, open_now)]
-    return answers.still_open(members)
+        members = members[~np.isin(members, ready) | np.isin(members, left)]
+    return batch.still_open(members)
 
 
-def _on_cells(answers: Answers, size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
-    run = functools.partial(discrete_run(answers.options), answers.kind, size)
-    return answers.attempt(run, 4.0 * size.cells * size.nodes**0.5, members, width)
+def _on_cells(batch: Narrowing, size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
+    run = functools.partial(discrete_run(batch.options), batch.kind, size)
+    return batch.ask(run, 4.0 * size.cells * size.nodes**0.5, members, width)
