@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.log1p import log1p
+from jaxacct.losses.engines.composition import log_modulus_of
 from jaxacct.losses.engines.contour.bounds import Prepared, Size, integrand, prepare
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
 from jaxacct.losses.engines.contour.transform import Transform, transform
@@ -97,9 +97,9 @@ def slopes_on(
     sums = _Sums(terms, epsilon, each)
 
     real, imag = found.real, found.imag
-    square = 2.0 * real + real**2 + imag**2
-    modulus = 0.5 * xp.where(square > -0.5, log1p(xp.maximum(square, -0.5)), xp.log(xp.maximum(1.0 + square, 1e-300)))
-    logs = modulus + 1j * (xp.arctan2(imag, 1.0 + real) + frequencies[:, None] * parts.mean[..., None])
+    logs = log_modulus_of(real, imag) + 1j * (
+        xp.arctan2(imag, 1.0 + real) + frequencies[:, None] * parts.mean[..., None]
+    )
     logs = parts.log_total[..., None] + logs
 
     def moved(slope: Array) -> Array:

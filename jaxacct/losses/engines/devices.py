@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -32,7 +31,7 @@ class Spread:
     numbers, holds its own share, and gets all results; XLA moves them.
     """
 
-    def __init__(self, devices: Sequence[Any] | None = None) -> None:
+    def __init__(self, devices: Sequence[object] | None = None) -> None:
         check_devices(devices)
         self.shares = 1 if devices is None else len(devices)
         self._sharding = None
@@ -43,7 +42,7 @@ class Spread:
         """``members`` repeated up to ``size``, or the next multiple of the number of devices."""
         return np.resize(members, -(-size // self.shares) * self.shares)
 
-    def place(self, tree: tuple[object, ...]) -> tuple[Any, ...]:
+    def place(self, tree: tuple[object, ...]) -> tuple[object, ...]:
         """Arrays of the host on their devices; without any, as they are."""
         sharding = self._sharding
         if sharding is None:

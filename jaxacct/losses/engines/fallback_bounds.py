@@ -23,6 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
+from jaxacct.losses.engines.composition import times
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse
@@ -86,9 +87,7 @@ def _gaussian(group: Any) -> Array:
 def _any(probabilities: Array, counts: Array) -> Array:
     """1 - prod (1 - p_k)^T_k for probabilities ``(..., parts, candidates)``."""
     xp = array_module(probabilities, counts)
-    counts = counts[..., None]
-    logs = xp.where(counts > 0, counts * log1p(-xp.clip(probabilities, 0.0, 1.0)), 0.0)
-    return -xp.expm1(logs.sum(-2))
+    return -xp.expm1(times(counts[..., None], log1p(-xp.clip(probabilities, 0.0, 1.0))).sum(-2))
 
 
 def _some_run_exceeds(groups: tuple[Pair, ...], counts: Array) -> tuple[Array, Array]:
@@ -119,5 +118,5 @@ def _every_run_exceeds(groups: tuple[Pair, ...], counts: Array) -> tuple[Array, 
         logs.append(xp.log(xp.clip(p, 0.0, 1.0)))
         losses.append(at - group.loss_error()[..., None])
     xp, counts = array_module(counts, *logs, *losses), counts[..., None]
-    log_p, total = (xp.where(counts > 0, counts * xp.concatenate(parts, -2), 0.0).sum(-2) for parts in (logs, losses))
+    log_p, total = (times(counts, xp.concatenate(parts, -2)).sum(-2) for parts in (logs, losses))
     return xp.exp(inflated(log_p, _SHARE)) * _SURE, total - _SHARE * xp.abs(total)

@@ -189,8 +189,8 @@ def log_factorials(most: int) -> np.ndarray:
 
 
 def _delta(sums: Sums, epsilon: float) -> tuple[float, float]:
-    lower, upper = (_curve(sums, epsilon, up) for up in (False, True))
-    return tuple(map(float, possible(lower, upper, epsilon)))  # pyright: ignore[reportReturnType]
+    lower, upper = possible(_curve(sums, epsilon, False), _curve(sums, epsilon, True), epsilon)
+    return float(lower), float(upper)
 
 
 def _curve(sums: Sums, epsilon: float, up: bool) -> float:

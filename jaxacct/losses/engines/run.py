@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -58,7 +58,7 @@ class Options(NamedTuple):
     """
 
     precision: str = "float64"
-    devices: Sequence[Any] | None = None
+    devices: Sequence[object] | None = None
     progress: Callable[[int, int], object] | None = None
     host: bool = False
     limit: np.ndarray | None = None

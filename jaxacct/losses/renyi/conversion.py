@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -25,7 +23,7 @@ def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
 
 
 @hosted
-def epsilon_of_divergence(rho: Any, order: Any, delta: Any) -> Array:
+def epsilon_of_divergence(rho: Array, order: Array, delta: Array) -> Array:
     """:func:`epsilon_from_renyi` without its checks, in NumPy where all is concrete (inside ``enable_x64``)."""
     xp, rho, order, delta = floats(rho, order, delta)
     good = (rho >= 0) & (order > 1) & (order < np.inf) & (delta > 0) & (delta < 1)
@@ -37,7 +35,7 @@ def epsilon_of_divergence(rho: Any, order: Any, delta: Any) -> Array:
 
 
 @hosted
-def delta_of_divergence(rho: Any, order: Any, epsilon: Any) -> Array:
+def delta_of_divergence(rho: Array, order: Array, epsilon: Array) -> Array:
     """:func:`delta_from_renyi`, likewise."""
     xp, rho, order, epsilon = floats(rho, order, epsilon)
     good = (rho >= 0) & (rho < np.inf) & (order > 1) & (order < np.inf) & (epsilon >= 0)
@@ -53,7 +51,7 @@ def delta_of_divergence(rho: Any, order: Any, epsilon: Any) -> Array:
 
 
 @hosted
-def _renyi_from_epsilon(epsilon: Any, delta: Any, order: Any) -> Array:
+def _renyi_from_epsilon(epsilon: Array, delta: Array, order: Array) -> Array:
     xp, epsilon, delta, order = floats(epsilon, delta, order)
     good = (epsilon >= 0) & (epsilon < np.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < np.inf)
     shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))

@@ -3,9 +3,9 @@
 import mpmath as mp
 import numpy as np
 
+from jaxacct.losses.engines.composition import power_error
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
-from jaxacct.losses.engines.contour.transform import power_error
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 RNG = np.random.default_rng(19)

@@ -23,6 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, pick, running_total, s
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.composition import composition, times
 from jaxacct.losses.engines.contour.layers import decay
 from jaxacct.losses.engines.contour.plan import Plan, plan
 from jaxacct.losses.engines.contour.points import Points, placed
@@ -30,7 +31,6 @@ from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moment
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, transform
-from jaxacct.losses.engines.discrete_laws.powers import composition, times
 from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -96,7 +96,7 @@ def bounds_on(
     lower, upper = _read(kind, prepared, terms, goal)
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
-    largest = inflated(xp.where(counts == 0, 0.0, counts * pairs.max_loss()).sum(-1), 1e-9)
+    largest = inflated(times(counts, pairs.max_loss()).sum(-1), 1e-9)
     if kind == "delta":
         return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
     upper = xp.where(largest < upper, largest, upper)

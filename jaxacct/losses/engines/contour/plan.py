@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, repeated
+from jaxacct.losses.engines.composition import times
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import placed_cut
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
@@ -44,7 +45,7 @@ def plan(kind: str, pairs: GaussianPair, counts: Array, goal: Array) -> Plan:
         return [total(one) for one in rough_cumulants(pairs, t[..., None], cut)]
 
     def total(each: Array) -> Array:
-        return xp.where(counts > 0, counts * each, 0.0).sum(-1)
+        return times(counts, each).sum(-1)
 
     def ahead(t: Array, value: Array, spacing: Array) -> Array:
         """Counts once neighbours are close, and where it is much worse."""
@@ -63,7 +64,7 @@ def plan(kind: str, pairs: GaussianPair, counts: Array, goal: Array) -> Plan:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
-    variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
+    variance = times(counts * pairs.rate**2, xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0))).sum(-1)
     between = ends(kind, goal, variance, 1e6)
 
     def anywhere(cut: Array, bracket: tuple[Array, Array] = between) -> tuple[Array, ...]:

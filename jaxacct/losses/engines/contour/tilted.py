@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.composition import times
 from jaxacct.losses.engines.contour.points import placed
 from jaxacct.losses.engines.contour.quadrature import log_moments
 from jaxacct.losses.engines.contour.taper import left_out
@@ -25,13 +26,13 @@ def digits_of(counts: Array) -> Array:
 def composed(moments: Array, counts: Array) -> Array:
     """Upper bounds of the composition's log moments, shape ``(N, B)``, from those of its parts, ``(N, B, K)``."""
     xp = array_module(moments)
-    moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
+    moments = times(counts, moments)
     return moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
 
 
 def composed_left_out(pairs: GaussianPair, counts: Array, cut: Array) -> Array:
     """How much larger delta may be than that of the tapered laws, shape ``(B,)``."""
-    return inflated(array_module(cut).where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
+    return inflated(times(counts, left_out(pairs, cut)).sum(-1), 1e-12)
 
 
 def tilted_upper(

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, product
-from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
 _UNIT32 = 2.0**-24
@@ -70,26 +69,6 @@ def _in_blocks(losses: Array, weights: Array, spacing: Array, tall: int, wide: i
             product = np.matmul(outer, inner.swapaxes(-1, -2)[:, :, None])
             found[some] += product.reshape(*block.shape[:-1], tall, wide)
     return found
-
-
-def log_modulus_of(real: Array, imag: Array) -> Array:
-    """log |1 + real + i imag|, without cancellation near 1, at least -345."""
-    xp = array_module(real)
-    square = 2.0 * real + real**2 + imag**2
-    near = square > -0.5
-    direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
-    return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
-
-
-def power_error(log_modulus: Array, growth: Array) -> Array:
-    """A bound on ``|prod a_k^T_k - prod b_k^T_k|`` for transforms a_k, b_k with ``|a_k - b_k| <= eta_k``, |a_k| <= 1.
-
-    ``log_modulus`` is the sum of T_k log |b_k|, and ``growth`` that of T_k log(1 + eta_k / |b_k|); inf where |b|^T is
-    no longer next to 1 or below it (docs/proofs/contour.md, lemma 4).
-    """
-    xp = array_module(log_modulus)
-    found = xp.exp(xp.minimum(log_modulus + growth, 1.2)) * -xp.expm1(-growth)
-    return xp.where(log_modulus <= 0.1, found, np.inf)
 
 
 def _powers(phase: Array, count: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick
 from jaxacct._numerics.least import first_least
+from jaxacct.losses.engines.composition import times
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 from jaxacct.mechanisms.pairs.base import Pair
@@ -57,7 +58,7 @@ def plan_of(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> 
         return kept
 
     def composed(each: Iterable[Array]) -> Array:
-        return sum(xp.where(count > 0, count * one, 0.0).sum(-1) for count, one in zip(many, each, strict=True))
+        return sum(times(count, one).sum(-1) for count, one in zip(many, each, strict=True))
 
     def log_moment(t: Array, surveys: Surveys) -> Array:
         """Of the composition at tilts of shape ``(..., B)``."""

@@ -8,34 +8,16 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.rounding import UNIT
+from jaxacct.losses.engines.composition import Composition, composition, times
 from jaxacct.losses.engines.contour.layers import decay
 from jaxacct.losses.engines.contour.quadrature import Quadrature
-from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
+from jaxacct.losses.engines.contour.transform import Transform, transform
 from jaxacct.losses.engines.lines.base import Closed, Line
 
 Parts = list[tuple[Line, Array]]  # a group's line, and how often each of its parts runs
 
 _NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
 _CHECKS = 48  # frequencies at which the decay is asked for
-
-
-class Composition(NamedTuple):
-    """The transform of a composition over its value at 0; shape ``(B, n)``.
-
-    Attributes:
-        log_total, mean: of the transform at 0, and of the tilted loss, shape ``(B,)``, with bounds on their errors.
-        power, angle: modulus and argument of the transform of the loss less its mean.
-        off: bound on the error of the power (docs/proofs/contour.md, lemmas 4 and 5).
-    """
-
-    log_total: Array
-    log_error: Array
-    mean: Array
-    mean_error: Array
-    power: Array
-    angle: Array
-    off: Array
 
 
 class Powers(NamedTuple):
@@ -52,32 +34,6 @@ class Powers(NamedTuple):
     dropped: float
     checks: np.ndarray
     left: Array
-
-
-def times(counts: Array, value: Array) -> Array:
-    """``counts * value``, and 0 for parts that never run; NaN stays NaN."""
-    return array_module(counts).where(counts != 0, counts * value, 0.0)
-
-
-def composition(parts: list[tuple[Quadrature | Closed, Transform, Array]]) -> Composition:
-    """Of groups: what each part's law is, its transform with all its errors, and how often it runs."""
-    xp = array_module(parts[0][2])
-    unit = UNIT * (8.0 + sum(counts.shape[1] for *_, counts in parts))  # sums over the parts round once a part
-    log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = 0.0
-    for each, found, counts in parts:
-        terms, means, many = times(counts, each.log_total), times(counts, each.mean), counts[..., None]
-        log_total, size = log_total + terms.sum(-1), size + xp.abs(terms).sum(-1)
-        mean, mean_size = mean + means.sum(-1), mean_size + xp.abs(means).sum(-1)
-        error_at_0 = each.error[..., 0]
-        wrong = wrong + times(counts, xp.where(error_at_0 < 0.5, 1.5 * error_at_0, np.inf)).sum(-1)
-        log_moduli = log_modulus_of(found.real, found.imag)
-        turned = times(many, xp.arctan2(found.imag, 1.0 + found.real))
-        log_modulus, angle = log_modulus + times(many, log_moduli).sum(1), angle + turned.sum(1)
-        turns = turns + xp.abs(turned).sum(1)
-        growth = growth + times(many, log1p(found.error * xp.exp(-log_moduli))).sum(1)
-    power = xp.exp(log_modulus)
-    off = power_error(log_modulus, growth) + power * (unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns))
-    return Composition(log_total, wrong + unit * (size + 1.0), mean, unit * mean_size, power, angle, off)
 
 
 def powers(parts: Parts, spacing: Array, nodes: int) -> Powers:
