@@ -121,7 +121,7 @@ def _spelled(name: str, short: bool) -> tuple[str, ...]:
     return (long, name) if short and long != name else (long,)
 
 
-def take_multiplier(arguments: dict[str, Any]) -> None:
+def take_multiplier(arguments: dict[str, object]) -> None:
     """Turns ``--noise-multiplier`` among a command's arguments into ``--sigma``."""
     multiplier = arguments.pop("noise_multiplier", None)
     if multiplier is not None:

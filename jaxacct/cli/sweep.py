@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ def sweep_options(command: Command) -> Command:
 @sweep_options
 @output_file("Write the table to a file instead.")
 @csv_or_json
-def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: Any) -> None:
+def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: object) -> None:
     """Tabulate epsilon, delta or the noise that is needed, for every combination of settings.
 
     Every number may be a list (1,2,4), a range (0.5:4:8 is 8 numbers from 0.5 to 4), a range of equal ratios
@@ -140,7 +140,7 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
 
 
 def _answered(
-    run: Run, others: list[Run], flat: dict[str, Any], wanted: str, own: str, relation: str, report: Report
+    run: Run, others: list[Run], flat: Mapping[str, np.ndarray], wanted: str, own: str, relation: str, report: Report
 ) -> dict[str, np.ndarray]:
     from jaxacct import accounting
 
