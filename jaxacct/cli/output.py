@@ -27,8 +27,8 @@ def as_json(value: Any) -> Any:
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):
+        return as_json(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
