@@ -23,7 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, sh
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
+from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent_at, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, HALF_LOG_2PI, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -195,7 +195,7 @@ class _Tilted(NamedTuple):
 
 
 def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Tilted:
-    beta = exponent(pair, theta)
+    beta = exponent_at(pair.reverse, theta)
     return _Tilted._make((*_weighed(pair, beta, cut, points), _strip_at_0(pair, beta, cut, points.step)))
 
 
@@ -231,7 +231,7 @@ def quadrature(
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
-    beta = exponent(pair, theta)
+    beta = exponent_at(pair.reverse, theta)
     psi = points.psi
     weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]

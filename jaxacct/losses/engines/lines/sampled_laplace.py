@@ -15,6 +15,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.points import exponent_at
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
@@ -102,13 +103,10 @@ class SampledLaplaceLine(NamedTuple):
         log_error = xp.where(y < 3.1, log_error, np.inf)
         return (log_error[..., None, :] + turn[..., None, :] * frequencies[..., None]).min(-1)
 
-    def _exponent(self, tilt: Array) -> Array:
-        return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)
-
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""
         xp = array_module(tilts)
-        exponent = self._exponent(tilts[..., None])
+        exponent = exponent_at(self.reverse, tilts[..., None])
         panels = self._panels(0.0)
         logs, _, _, off = self._log_terms(exponent, panels)
         value = logsumexp(logs + off) + UNIT * (2.0 * logs.shape[-1] + 32.0)
@@ -129,7 +127,7 @@ class SampledLaplaceLine(NamedTuple):
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol."""
         xp = array_module(self.epsilon, spacing)
-        exponent = self._exponent(self.theta)
+        exponent = exponent_at(self.reverse, self.theta)
         panels = self._panels(nodes * spacing[:, None])
         logs, psi, off, units = self._log_terms(exponent, panels)
         weights, log_total = normalized(logs)
