@@ -232,13 +232,9 @@ def quadrature(
     xp = array_module(theta)
     mu = 1.0 / pair.noise
     beta = exponent_at(pair.reverse, theta)
-    psi = points.psi
     weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
-    loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
-    mean = (weights * loss).sum(-1)
-    centred = loss - mean[..., None]
-    phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+    losses, mean, phase = centred(pair.reverse, points.psi, points.off, weights)
     still = stopped((pair, beta, cut, points))
     base = strip_at_0 + 2.0 * relative
     room = stopped(_room(pair, beta, points))
@@ -247,8 +243,17 @@ def quadrature(
     # Weights are those of the computed total, whose own error counts a second time; second-order terms are a fiftieth.
     wrong = xp.where((base < 0.01) & (room < 0.1), 2.0 * strip[..., 0] + 2.05 * relative, np.inf)[..., None]
     error = 2.0 * strip + wrong + frequencies * phase[..., None]
-    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * psi, log_total + 2.0 * base, room)))
-    return Quadrature(log_total, weights, centred, mean, error, masses, lengths)
+    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * points.psi, log_total + 2.0 * base, room)))
+    return Quadrature(log_total, weights, losses, mean, error, masses, lengths)
+
+
+def centred(reverse: Array, psi: Array, off: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Losses less their mean, the mean, and what a phase is off by per unit of frequency; psi is off by ``off``."""
+    xp = array_module(psi)
+    loss = xp.where(reverse[..., None] > 0.5, -psi, psi)
+    mean = (weights * loss).sum(-1)
+    phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+    return loss - mean[..., None], mean, phase
 
 
 def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, exponent_at, multiples
-from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     HALF_LOG_2PI,
@@ -205,9 +205,7 @@ class MixtureLine(NamedTuple):
         xp = array_module(spacing)
         exponent = exponent_at(self.reverse, self.theta)
         weights, log_integral, relative, masses, found = self._weighed(exponent, 1)
-        loss = xp.where(self.reverse[..., None] > 0.5, -found.psi, found.psi)
-        mean = (weights * loss).sum(-1)
-        phase = (weights * (found.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+        losses, mean, phase = centred(self.reverse, found.psi, found.off, weights)
         ends, blocks = octaves(nodes)
         ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
         strip = xp.exp(xp.minimum(self._strip(exponent, masses, ends) - log_integral[..., None], 700.0))
@@ -215,9 +213,7 @@ class MixtureLine(NamedTuple):
         error = 2.0 * (strip[..., blocks] + 2.0 * strip[..., :1] + 2.0 * relative[..., None])
         log_total = log_integral - HALF_LOG_2PI
         layers = self._layers(exponent, found, log_integral + 2.0 * (strip[..., 0] + relative))
-        return Quadrature(
-            log_total, weights, loss - mean[..., None], mean, error + frequencies * phase[..., None], *layers
-        )
+        return Quadrature(log_total, weights, losses, mean, error + frequencies * phase[..., None], *layers)
 
     def _layers(self, exponent: Array, found: _Loss, log_integral: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: between points its factors are least at an end."""
