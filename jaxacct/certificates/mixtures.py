@@ -12,6 +12,8 @@ import itertools
 import math
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from jaxacct.certificates.balls import (
     acb,
     arb,
@@ -238,7 +240,9 @@ class MixtureTransform(Transform):
         if key not in self._cells:
             with ctx.workprec(64):
                 rule = self._rule(rho, arb(0))
-                places = _quantiles([float(w) for w in rule.weights])
+                weights = np.array([float(w) for w in rule.weights])
+                # Places up to which these shares of all weights lie.
+                places = np.searchsorted(np.cumsum(weights), np.multiply(_SHARES, math.fsum(weights)))
                 x = [float(rule.nodes[k]) for k in places]
                 ways = [[(x[2], x[6])], list(itertools.pairwise(x))]
                 self._cells[key] = [[self._layer(rho, a, b) for a, b in way if b > a] for way in ways]
@@ -286,16 +290,6 @@ class MixtureTransform(Transform):
         for power, most in zip((rho, 1 - rho), self.shape.farthest, strict=True):
             found *= arb(1) if power >= 0 else (a * most / 2).cos() ** power
         return found
-
-
-def _quantiles(weights: list[float]) -> list[int]:
-    """Places up to which these shares of all weights lie."""
-    total, run, found = math.fsum(weights), 0.0, []
-    for place, one in enumerate(weights):
-        run += one
-        while len(found) < len(_SHARES) and run >= _SHARES[len(found)] * total:
-            found.append(place)
-    return found
 
 
 def _room(v: arb) -> arb:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import Report, progress, say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
 from jaxacct.cli.start import without_collection
+
+if TYPE_CHECKING:
+    from jaxacct.accounting.calibration import Calibration
 
 _question = under("Question")
 
@@ -99,7 +102,7 @@ def calibrate(
         click.echo(line)
 
 
-def _advised(problem: str, seek: str, between: Any) -> str:
+def _advised(problem: str, seek: str, between: object) -> str:
     """The search's own words, with what a shell can do about them."""
     if seek == "steps" and between is None:
         return problem.replace(": widen the bracket, or see whether seek fits", ": not even a single step is within it")
@@ -107,8 +110,8 @@ def _advised(problem: str, seek: str, between: Any) -> str:
 
 
 def search(
-    run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Any, **options: Any
-) -> Any:
+    run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Report, **options: Any
+) -> Calibration:
     """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays."""
     from jaxacct.accounting.calibration import calibrate as calibrated
     from jaxacct.mechanisms import Composed

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import accounting, filters
 from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
@@ -26,7 +28,7 @@ _MOST = 20_000  # steps that the residue filter goes through one by one
 class Schedule(NamedTuple):
     """Mechanisms, how often each runs, and the delta at which epsilons are asked for."""
 
-    parts: list[tuple[Any, int]]
+    parts: list[tuple[Mechanism, int]]
     delta: float
 
     @property
@@ -34,7 +36,7 @@ class Schedule(NamedTuple):
         """Of all parts."""
         return sum(count for _, count in self.parts)
 
-    def whole(self) -> Any:
+    def whole(self) -> Composed:
         """All of it as one mechanism."""
         return Composed([part for part, _ in self.parts], [count for _, count in self.parts])
 
@@ -47,7 +49,7 @@ class Schedule(NamedTuple):
             left -= count
         return Schedule(parts, self.delta)
 
-    def total(self, cost: Callable[[Any], Any]) -> Any:
+    def total(self, cost: Callable[[Mechanism], ArrayLike]) -> Any:
         """The sum of a cost of one run, rounded up."""
         return sum(np.asarray(cost(part)) * count for part, count in self.parts) * _UP
 

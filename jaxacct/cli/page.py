@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+Command = Callable[..., None]
 DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / records, such as 1e-6."
 
 
@@ -20,7 +21,7 @@ class Option(click.Option):
         self.heading = heading
 
 
-def under(heading: str) -> Callable[..., Callable[[Any], Any]]:
+def under(heading: str) -> Callable[..., Callable[[Command], Command]]:
     """``click.option`` for options under a heading."""
     return functools.partial(click.option, cls=Option, heading=heading)
 
@@ -45,7 +46,7 @@ class _Whole(click.ParamType):
 
     name = "whole"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, at most 2**53."""
         try:
             number = float(value)
@@ -59,7 +60,7 @@ class _Whole(click.ParamType):
 WHOLE = _Whole()
 
 
-def relation_option(command: Any) -> Any:
+def relation_option(command: Command) -> Command:
     """``--relation``."""
     return under("Question")(
         "--relation",
@@ -70,7 +71,7 @@ def relation_option(command: Any) -> Any:
     )(command)
 
 
-def shared(command: Any) -> Any:
+def shared(command: Command) -> Command:
     """``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
     flag = functools.partial(under("Output"), is_flag=True)
     text = "Print one JSON object, with full precision; what is infinite or unknown is null."
@@ -78,20 +79,20 @@ def shared(command: Any) -> Any:
     return flag("--json", "as_json", help=text)(command)
 
 
-def csv_or_json(command: Any) -> Any:
+def csv_or_json(command: Command) -> Command:
     """``--csv`` beside the options of `shared`, as an argument ``as_csv``; both at once are refused."""
 
     @functools.wraps(command)
-    def one_of_them(*, as_csv: bool, as_json: bool, **arguments: Any) -> Any:
+    def one_of_them(*, as_csv: bool, as_json: bool, **arguments: object) -> None:
         if as_csv and as_json:
             raise click.UsageError("--csv and --json are two ways to print: give one of them")
-        return command(as_csv=as_csv, as_json=as_json, **arguments)
+        command(as_csv=as_csv, as_json=as_json, **arguments)
 
     text = "Comma-separated, full precision."
     return under("Output")("--csv", "as_csv", is_flag=True, help=text)(shared(one_of_them))
 
 
-def output_file(help: str, required: bool = False) -> Callable[[Any], Any]:
+def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:
     """``--output``."""
     return under("Output")(
         "-o",

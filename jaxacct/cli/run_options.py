@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 import numpy as np
+from click import ParamType
 
-from jaxacct.cli.page import WHOLE, under
+from jaxacct.cli.page import WHOLE, Command, under
 from jaxacct.cli.runs import FAMILIES, Run
 
 _WHOLE = ("sensitivity", "categories")  # where the family counts
@@ -36,15 +37,15 @@ _HELP = {
 
 
 def mechanism_options(
-    number: Any = click.FLOAT, whole: Any = WHOLE, short: bool = False, family: str = "gaussian"
-) -> Callable[[Any], Any]:
+    number: ParamType = click.FLOAT, whole: ParamType = WHOLE, short: bool = False, family: str = "gaussian"
+) -> Callable[[Command], Command]:
     """Adds the options of a mechanism, numbers of the types ``number`` and ``whole``.
 
     With ``short``, ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
     ``family`` is what the help page calls the default.
     """
 
-    def add(command: Any) -> Any:
+    def add(command: Command) -> Command:
         option = under("Mechanism")
         options = [
             option(
@@ -261,7 +262,7 @@ def _parsed(text: str) -> Run:
         name = name.strip().replace("-", "_")
         if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
             raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        kind: click.ParamType = click.FLOAT if name in (*_PARAMETERS, "rate", "epochs") else WHOLE
+        kind: ParamType = click.FLOAT if name in (*_PARAMETERS, "rate", "epochs") else WHOLE
         try:
             given[name] = kind(value.strip())
         except click.BadParameter as problem:

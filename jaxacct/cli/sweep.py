@@ -13,9 +13,9 @@ import numpy as np
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
+from jaxacct.cli.output import Report, json_text, progress, table
 from jaxacct.cli.output import as_csv as csv_of
-from jaxacct.cli.output import json_text, progress, table
-from jaxacct.cli.page import Page, csv_or_json, examples, output_file, relation_option, under
+from jaxacct.cli.page import Command, Page, csv_or_json, examples, output_file, relation_option, under
 from jaxacct.cli.run_options import mechanism_options, option_of, runs_of, take_multiplier
 from jaxacct.cli.runs import FAMILIES, Run, composed, said_of
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
@@ -42,7 +42,7 @@ class Sweep(NamedTuple):
     columns: dict[str, np.ndarray]
 
 
-def sweep_options(command: Any) -> Any:
+def sweep_options(command: Command) -> Command:
     """The mechanism and the question, all of it lists or ranges."""
     for option in (
         under("Question")("--delta", type=VALUES, help="Failure probabilities in (0, 1)."),
@@ -140,7 +140,7 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
 
 
 def _answered(
-    run: Run, others: list[Run], flat: dict[str, Any], wanted: str, own: str, relation: str, report: Any
+    run: Run, others: list[Run], flat: dict[str, Any], wanted: str, own: str, relation: str, report: Report
 ) -> dict[str, np.ndarray]:
     from jaxacct import accounting
 
