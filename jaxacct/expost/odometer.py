@@ -16,11 +16,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.printing import number
 from jaxacct.losses.renyi import renyi as _curve
 from jaxacct.mechanisms.base import Mechanism
 
@@ -31,6 +33,9 @@ class RenyiOdometerState(NamedTuple):
     """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3]."""
 
     pieces: Array
+
+    def __repr__(self) -> str:
+        return f"RenyiOdometerState(divergence {number(join(self.pieces)) if at_hand(self.pieces) else self.pieces})"
 
 
 @dataclasses.dataclass(frozen=True)

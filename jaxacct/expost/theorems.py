@@ -129,8 +129,9 @@ def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | Approx
         `jaxacct.epsilon` and for the filters.
 
     Raises:
-        ValueError: a concrete cap that is negative or not finite.
+        ValueError: something that is no definition, or a concrete cap that is negative or not finite.
     """
+    _validate.instance(Definition, definition=definition)
     _validate.nonnegative(cap=cap)
     if isinstance(definition, RenyiExPost):
         return RenyiDP(definition.order, cap)

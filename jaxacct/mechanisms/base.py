@@ -41,6 +41,11 @@ class Mechanism:
     """
 
     @property
+    def _name(self) -> str:
+        """What errors call it."""
+        return type(self).__name__
+
+    @property
     def _symmetric(self) -> bool:
         """Whether `add` and `remove` have the same hockey-stick curve (so that one of them is enough)."""
         return False
@@ -82,7 +87,7 @@ class Mechanism:
         known = not _validate.is_traced(count)
         if others or (known and not _validate.passing() and np.any(np.asarray(count) > 1.0)):
             raise ValueError(
-                f"{of} needs a mechanism of which one run is one pair, got {type(self).__name__}; give it "
+                f"{of} needs a mechanism of which one run is one pair, got {self._name}; give it "
                 "the mechanisms that are run instead, each by itself"
             )
         return pair if known and np.all(count == 1.0) else poisoned(pair, count != 1.0)
@@ -147,7 +152,7 @@ class Mechanism:
         if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
             return AntipodalTablePair(self._one_pair("remove", "PoissonSampled"), rate.value, rate.rest)
         raise ValueError(
-            f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
+            f"relation 'replace' has no analysis for PoissonSampled of {self._name}; it has one for Gaussian, "
             "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
             "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
             "(2 epsilon, (1 + exp(epsilon)) delta)"

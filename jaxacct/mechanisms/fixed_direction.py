@@ -18,6 +18,10 @@ class FixedDirection(Mechanism):
 
     mechanism: Mechanism
 
+    @property
+    def _name(self) -> str:
+        return self.mechanism._name
+
     def _sides(self, relation: str) -> list[str]:
         return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
 

@@ -31,7 +31,7 @@ class Subsample(Mechanism):
         noise = self.mechanism._gaussian_noise()
         if noise is None:
             raise ValueError(
-                f"{type(self).__name__} has no analysis for {type(self.mechanism).__name__}; it has one for Gaussian, "
+                f"{type(self).__name__} has no analysis for {self.mechanism._name}; it has one for Gaussian, "
                 "GDP and compositions of them"
             )
         return noise

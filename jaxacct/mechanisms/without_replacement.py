@@ -74,7 +74,7 @@ class SampledWithoutReplacement(Subsample):
         self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
-                f"SampledWithoutReplacement has no analysis for {type(inner).__name__}, whose pair is not symmetric; a "
+                f"SampledWithoutReplacement has no analysis for {inner._name}, whose pair is not symmetric; a "
                 "Gaussian, Laplace or exponential mechanism has one"
             )
         rate = self._rate()

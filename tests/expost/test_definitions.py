@@ -275,6 +275,8 @@ def test_a_cap_makes_an_ordinary_mechanism_that_the_filters_take():
     assert float(expost.ex_ante(ProbabilisticExPost(1e-6), 0.5).delta) == 1e-6
     with pytest.raises(ValueError, match="cap must be"):
         expost.ex_ante(PureExPost(), np.inf)
+    with pytest.raises(ValueError, match="definition must be a Definition, got 'pure'"):
+        expost.ex_ante("pure", 1.0)
 
 
 def test_results_pass_through_jit_and_fail_closed():

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxacct import Gaussian, Laplace, filters
+from jaxacct import Gaussian, Laplace, LossGrid, expost, filters
 
 
 def test_a_filter_prints_as_the_call_that_makes_it():
@@ -21,6 +21,19 @@ def test_a_state_prints_what_is_spent_or_left():
     residue = filters.gdp_residue(1.0)
     _, left = residue.update(Laplace(20.0), residue.init())
     assert repr(left).startswith("ResidueState(mu=0.9")
+    members = filters.natural(Gaussian(1.0), [Gaussian(5.0), Gaussian(8.0)], 2)
+    _, state = members.update(1, members.init())
+    assert repr(state) == "NaturalState(runs of each member: [0, 1])"
+    composed = filters.natural(Gaussian(1.0), grid=LossGrid(0.01, -300, 601))
+    _, state = composed.update(Gaussian(5.0), composed.init())
+    assert repr(state) == "ComposedState(1 queries composed)"
+    odometer = expost.RenyiOdometer(order=8.0)
+    assert repr(odometer.update(Gaussian(2.0), odometer.init())).startswith("RenyiOdometerState(divergence 1")
+
+
+def test_a_private_state_prints_no_account():
+    budget = filters.individual(filters.gdp(1.0), examples=4)
+    assert repr(budget.init()) == "IndividualState(private accounts, shape (4,))"
 
 
 def test_traced_filters_and_states_print_too():

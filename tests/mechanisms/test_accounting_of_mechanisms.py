@@ -203,6 +203,14 @@ def test_traced_weights_and_rates_that_make_no_sense_fail_closed():
             lambda: jaxacct.delta(PoissonSampled(Composed([Laplace(1.0), Gaussian(1.0)]), 0.1), 1.0),
             "PoissonSampled needs a mechanism of which one run is one pair, got Composed",
         ),
+        (
+            lambda: jaxacct.delta(SampledWithoutReplacement(Shuffled(Gaussian(1.0), 4), 1, 4), 1.0),
+            "no analysis for Shuffled, whose pair is not symmetric",
+        ),
+        (
+            lambda: jaxacct.delta(Shuffled(RandomAllocation(Gaussian(1.0), 4, 4), 4), 1.0),
+            "Shuffled needs a mechanism of which one run is one pair, got RandomAllocation",
+        ),
         (lambda: jaxacct.delta(PoissonSampled("laplace", 0.1), 1.0), "mechanism must be one of those"),
     ],
 )

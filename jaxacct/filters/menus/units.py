@@ -12,12 +12,16 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
+from jaxacct.filters.printing import number
 
 
 class MenuState(NamedTuple):
     """What a scan carries: the units spent so far, int32[...]."""
 
     spent: Array
+
+    def __repr__(self) -> str:
+        return f"MenuState({number(self.spent)} units spent)"
 
 
 class UnitFilter:

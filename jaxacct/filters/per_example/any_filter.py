@@ -54,6 +54,9 @@ class IndividualState(NamedTuple):
     each: Any
     allowed: Array
 
+    def __repr__(self) -> str:
+        return f"IndividualState(private accounts, shape {jnp.shape(self.allowed)})"
+
 
 @filter_class(IndividualState, "individual", "filter", "examples")
 class IndividualFilter:

@@ -29,6 +29,9 @@ class ExamplesState(NamedTuple):
 
     words: Array
 
+    def __repr__(self) -> str:
+        return f"ExamplesState(private accounts, shape {np.shape(self.words)})"
+
 
 def looked_up(table: Array, row: Array) -> Array:
     """``table[row]`` for rows within the table, spread as ``row`` is."""

@@ -16,6 +16,7 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
+from jaxacct.filters.printing import number
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
@@ -45,6 +46,9 @@ class ResidueFilterState(NamedTuple):
 
     parameter: Any
     rounds: Array
+
+    def __repr__(self) -> str:
+        return f"ResidueFilterState(parameter={number(self.parameter)} after {number(self.rounds)} queries)"
 
 
 @reentrant_x64

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.host import on_device
+from jaxacct._numerics.host import at_hand, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -49,6 +49,10 @@ class NaturalState(NamedTuple):
     """How often each member of the family ran: int32[members]."""
 
     counts: Array
+
+    def __repr__(self) -> str:
+        counts = np.asarray(self.counts).tolist() if at_hand(self.counts) else self.counts
+        return f"NaturalState(runs of each member: {counts})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from jax import Array
 
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
+from jaxacct.filters.printing import number
 from jaxacct.losses.curves.conversions import grid_of_pld
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -25,6 +26,9 @@ class ComposedState(NamedTuple):
     masses: Array
     infinity: Array
     rounds: Array
+
+    def __repr__(self) -> str:
+        return f"ComposedState({number(self.rounds)} queries composed)"
 
 
 def nothing(grid: LossGrid) -> ComposedState:
