@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 
-def as_path(**named: Any) -> Path:
+def as_path(**named: str | os.PathLike[str]) -> Path:
     """A value as a path."""
     ((name, value),) = named.items()
     try:

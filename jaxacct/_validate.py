@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 Numbers = ArrayLike | Sequence[Any]
 
 
-def is_traced(value: Any) -> bool:
+def is_traced(value: object) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
     if isinstance(value, GeneratorType):  # JAX warns of those
         return False
@@ -69,7 +69,7 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             raise ValueError(f"{name} must be {requirement}, got {wrong:g}")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
@@ -104,12 +104,12 @@ def whole(**named: Numbers) -> None:
     scalar(count, **named)
 
 
-def shapes(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+def shapes(tree: object) -> tuple[object, list[tuple[int, ...]]]:
     """The structure of a tree of arrays, and the shapes of its leaves."""
     return jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def instance(kind: Any, **named: Any) -> None:
+def instance(kind: Any, **named: object) -> None:
     """Every value is of a type, or of one of a union of types."""
     for name, value in named.items():
         if not isinstance(value, kind):
@@ -180,22 +180,21 @@ def ordered(**named: Numbers) -> None:
         raise ValueError(f"{name} must be at most {other}, got {value} of {limit}")
 
 
-def function(**named: Any) -> None:
+def function(**named: object) -> None:
     """Every value can be called."""
     for name, value in named.items():
         if not callable(value):
             raise ValueError(f"{name} must be a function, got {_short(value)}")
 
 
-def integer(low: int, high: int, **named: Any) -> None:
+def integer(low: int, high: int, **named: object) -> None:
     """Every value is a concrete whole number from ``low`` to ``high``; no truth value."""
     for name, value in named.items():
-        wrong = isinstance(value, bool) or not isinstance(value, int | np.integer)
-        if wrong or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
             raise ValueError(f"{name} must be a whole number from {low} to {high}, got {_short(value)}")
 
 
-def truth(**named: Any) -> None:
+def truth(**named: object) -> None:
     """Every value is true or false, as Python takes it."""
     for name, value in named.items():
         try:
@@ -204,7 +203,7 @@ def truth(**named: Any) -> None:
             raise ValueError(f"{name} must be True or False, got {_short(value)}") from None
 
 
-def methods(*wanted: str, **named: Any) -> None:
+def methods(*wanted: str, **named: object) -> None:
     """Every value has these methods."""
     for name, value in named.items():
         missing = [one for one in wanted if not callable(getattr(value, one, None))]
@@ -212,17 +211,17 @@ def methods(*wanted: str, **named: Any) -> None:
             raise ValueError(f"{name} must have the methods {', '.join(wanted)}, got {_short(value)}")
 
 
-def arrays(**named: Any) -> None:
+def arrays(**named: object) -> None:
     """Every value is a tree of arrays (keys among them) or numbers: nothing else hides in it."""
     _tree(named, "arrays", None)
 
 
-def real_arrays(**named: Any) -> None:
+def real_arrays(**named: object) -> None:
     """Every value is a tree of arrays of real numbers, traced or not."""
     _tree(named, "real arrays", (jnp.floating, jnp.integer, jnp.bool_))
 
 
-def _tree(named: dict[str, Any], what: str, kinds: tuple[Any, ...] | None) -> None:
+def _tree(named: Mapping[str, object], what: str, kinds: tuple[type, ...] | None) -> None:
     for name, value in named.items():
         try:
             found = jax.tree.leaves(value)
@@ -236,7 +235,7 @@ def _tree(named: dict[str, Any], what: str, kinds: tuple[Any, ...] | None) -> No
                 raise ValueError(f"{name} must be a tree of {what}, got {_short(leaf)} in it")
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     if isinstance(leaf, np.ndarray | np.generic):
         plain = leaf.dtype.kind != "m" and any(jnp.issubdtype(leaf.dtype, kind) for kind in (jnp.number, jnp.bool_))
         return plain and leaf.dtype.itemsize <= 16 - 8 * (leaf.dtype.kind == "f")
@@ -245,14 +244,14 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | float | complex)
 
 
-def one_of(options: tuple[str, ...], **named: Any) -> None:
+def one_of(options: tuple[str, ...], **named: object) -> None:
     """Every value is one of ``options``."""
     for name, value in named.items():
         if not isinstance(value, str) or value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
-def tables(**named: Any) -> None:
+def tables(**named: Numbers) -> None:
     """All have one shape, with at least one entry on the last axis."""
     try:
         shapes = {name: np.shape(value) for name, value in named.items()}

@@ -149,8 +149,8 @@ def certify(
         given, value = "delta", delta
     else:
         raise ValueError(f"epsilon or delta must be given, one of both, got {epsilon!r} and {delta!r}")
-    _validate.scalar(steps=steps, digits=digits)
-    _validate.count(steps=steps)
+    _validate.whole(steps=steps)
+    _validate.scalar(digits=digits)
     _validate.at_least(1, digits=digits)
     _validate.at_most(200, digits=digits)
     _validate.one_of(tuple(RELATIONS), relation=relation)
@@ -180,8 +180,9 @@ def read_certificate(text: str) -> Certificate:
             raise ValueError(f"version must be {_VERSION}, got {held['certificate']!r:.20}")
         question, answer = held["question"], held["answer"]
         given = "epsilon" if question["answer"] == "delta" else "delta"
+        _validate.integer(1, 2**63 - 1, steps=question["steps"])
         found = Certificate(
-            read_mechanism(question["mechanism"]), _steps(question["steps"]), question["relation"], given,
+            read_mechanism(question["mechanism"]), question["steps"], question["relation"], given,
             float(question[given]), _decimal(answer["lower"]), _decimal(answer["upper"]), str(held["method"]),
             int(held["bits"]),
         )  # fmt: skip
@@ -199,12 +200,6 @@ def _decimal(text: object) -> str:
     if not isinstance(text, str) or not (text == "inf" or _DECIMAL.fullmatch(text)):
         raise ValueError(f"an answer must be a decimal number, got {text!r:.40}")
     return text
-
-
-def _steps(steps: object) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**63:
-        raise ValueError(f"steps must be a whole number from 1 on, got {steps!r:.40}")
-    return steps
 
 
 def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, other: bool = False) -> Enclosure:

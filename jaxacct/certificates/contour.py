@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from scipy.optimize import minimize_scalar
+
 from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.transforms import Transform
@@ -56,20 +58,8 @@ def saddle(parts: Transforms, epsilon: arb) -> arb:
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Golden-section search."""
-    ratio = (math.sqrt(5) - 1) / 2
-    a, b = high - ratio * (high - low), low + ratio * (high - low)
-    fa, fb = function(a), function(b)
-    for _ in range(18):
-        if fa < fb:
-            high, b, fb = b, a, fa
-            a = high - ratio * (high - low)
-            fa = function(a)
-        else:
-            low, a, fa = a, b, fb
-            b = low + ratio * (high - low)
-            fb = function(b)
-    return (low + high) / 2
+    """About where a function is least."""
+    return minimize_scalar(function, bounds=(low, high), method="bounded", options={"maxiter": 20}).x
 
 
 def growth(parts: Transforms) -> int:

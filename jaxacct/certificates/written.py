@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from jaxacct import mechanisms
+from jaxacct.certificates.balls import arb
 from jaxacct.mechanisms.base import Mechanism
 
 
-def written_mechanism(mechanism: Mechanism) -> Any:
+def written_mechanism(mechanism: object) -> object:
     """``mechanism`` as JSON's types; floats are written so that they come back as they were."""
     if isinstance(mechanism, Mechanism):
         fields = {f.name: written_mechanism(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}  # pyright: ignore[reportArgumentType]
@@ -27,7 +28,7 @@ def written_mechanism(mechanism: Mechanism) -> Any:
     return array.astype(np.float64).tolist() if array.dtype.kind == "f" else array.tolist()
 
 
-def read_mechanism(written: Any) -> Any:
+def read_mechanism(written: object) -> Any:
     """The mechanism that was written."""
     if isinstance(written, list):
         return tuple(read_mechanism(part) for part in written)
@@ -44,7 +45,7 @@ def read_mechanism(written: Any) -> Any:
         raise ValueError(f"certificate holds a {name} of other parameters: {problem}") from None
 
 
-def fraction_of(value: Any) -> Fraction:
+def fraction_of(value: str | float | Fraction | arb) -> Fraction:
     """The exact number of a decimal text, a float or an exact ball."""
     if isinstance(value, str | int | float | Fraction):
         return Fraction(value)
@@ -52,7 +53,7 @@ def fraction_of(value: Any) -> Fraction:
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
-def decimal_text(value: Any, digits: int, *, up: bool) -> str:
+def decimal_text(value: float | Fraction | arb, digits: int, *, up: bool) -> str:
     """A decimal number of so many digits, not below (or not above) the exact one."""
     exact = fraction_of(value)
     rounding = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR

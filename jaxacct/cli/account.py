@@ -62,7 +62,7 @@ def delta(**arguments: Any) -> None:
 
 
 def _answer(
-    wanted: str, given: str, *, target: float, relation: str, as_json: bool, quiet: bool, **arguments: Any
+    wanted: str, given: str, *, target: float, relation: str, as_json: bool, quiet: bool, **arguments: object
 ) -> None:
     runs = runs_of(arguments)
     with without_collection(), plain_errors(), progress(wanted, quiet):

@@ -57,7 +57,7 @@ def calibrate(
     relation: str,
     as_json: bool,
     quiet: bool,
-    **arguments: Any,
+    **arguments: object,
 ):
     """Print the least certified noise, or the largest rate or number of steps, that meets (epsilon, delta).
 

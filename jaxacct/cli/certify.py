@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -57,7 +56,7 @@ def certify(
     output: Path | None,
     as_json: bool,
     quiet: bool,
-    **arguments: Any,
+    **arguments: object,
 ) -> None:
     """Print an enclosure of delta or epsilon in ball arithmetic, or check one that was written.
 

@@ -51,7 +51,7 @@ def compare(
     as_csv: bool,
     as_json: bool,
     quiet: bool,
-    **arguments: Any,
+    **arguments: object,
 ) -> None:
     """Compare the epsilon that privacy filters certify for whoever runs this schedule, and might have run another.
 

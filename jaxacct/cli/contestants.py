@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import accounting, filters
 from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
+from jaxacct.filters.base import Filter
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -76,7 +77,7 @@ def _in_advance(schedule: Schedule) -> Answer:
     return Answer(float(bounds.upper), lower=float(bounds.lower))
 
 
-def _certified(budget: Any, schedule: Schedule) -> Answer:
+def _certified(budget: Filter, schedule: Schedule) -> Answer:
     return Answer(float(budget.guarantee.epsilon(schedule.delta)))
 
 
@@ -127,7 +128,7 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     which = np.repeat(np.arange(len(each)), [count for _, count in schedule.parts])
 
     @jax.jit
-    def count(mu: Any) -> Any:
+    def count(mu: ArrayLike) -> jax.Array:
         budget = filters.gdp_residue(mu, slack, steps=schedule.steps)
 
         def step(state: Any, i: Any) -> Any:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
-from jaxacct.cli.page import Page, examples
+from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.page import Page, examples, together
 from jaxacct.cli.run_options import mechanism_options
 from jaxacct.cli.runs import warn_of_delta
 
@@ -50,15 +49,13 @@ def ledger() -> None:
     """
 
 
-def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
-        click.argument("place", metavar="LEDGER"),
-        click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with full precision."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+_PLACE = click.argument("place", metavar="LEDGER")
+_TIMEOUT = click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock.")
+_shared = together(
+    _PLACE,
+    _TIMEOUT,
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with full precision."),
+)
 
 
 @ledger.command(epilog=PARAMETERS, short_help="Make a ledger for a filter.")
@@ -85,18 +82,19 @@ def create(
         if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
-            make = getattr(filters, filter_name)
-            with _told(make, as_json) as told:
-                made = make(**{name: value for name, value in given.items() if name in own}, **told)
+            with progress("table of prices", as_json) as told:
+                more = {"progress": told} if filter_name == "priced_box" else {}
+                chosen = {name: value for name, value in given.items() if name in own}
+                made = getattr(filters, filter_name)(**chosen, **more)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
-            is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
+            is_bound, remaining = bool(book.guarantee.is_bound), book.remaining()
             reading = book.reading()
             where = str(book._store)  # without a URL's password
         warn_of_delta(reading.delta, [])
     if as_json:
         fields = {"remaining": remaining, "is_bound": is_bound, "statement": statement, "head": head}
-        _print(filter=filter_name, **fields, **_epsilons(reading))
+        say_json({"filter": filter_name, **fields, **_epsilons(reading)})
         return
     click.echo(f"made {where}: {filter_name} {' '.join(parameters)}")
     click.echo("\n".join(reading.lines()))
@@ -120,7 +118,7 @@ def create(
 @click.option("--label", default="", help="Who asks, and what for.")
 @_CLOCK
 def request(
-    place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, cost: float | None, **given: Any
+    place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, cost: float | None, **given: object
 ) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
 
@@ -133,11 +131,11 @@ def request(
         query, assumed = query_of(cost, given)
         entry = book.charge(query, label)
         reading = entry.reading() if entry.reading else book.reading()
-        spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
+        spent, remaining = book.spent(), book.remaining()
     if as_json:
         where = {"spent": spent, "remaining": remaining, "fraction": reading.fraction, "head": entry.head}
         where |= {"assumes": assumed} if assumed else {}
-        _print(id=entry.id, admitted=entry.admitted, **where, **_epsilons(reading))
+        say_json({"id": entry.id, "admitted": entry.admitted, **where, **_epsilons(reading)})
     else:
         click.echo(f"{'admitted' if entry.admitted else 'REFUSED'}   (id {entry.id})")
         click.echo("\n".join([*reading.lines(), *assumed]))
@@ -154,7 +152,7 @@ def release(place: str, number: int, timeout: float, as_json: bool, clock_tolera
         book.released(number)
         head = book.head
     if as_json:
-        _print(id=number, head=head)
+        say_json({"id": number, "head": head})
     else:
         click.echo(f"released   (id {number})")
 
@@ -166,23 +164,15 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     """Print what is spent and left, and the last requests."""
     with _opened(place, timeout) as book:
         history = book.history()
-        spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
+        spent, remaining = book.spent(), book.remaining()
         reading, name, head = book.reading(), type(book.filter).__name__, book.head
     admitted = [entry for entry in history if entry.admitted]
     waiting = sum(entry.released is None for entry in admitted)
     listed = history[len(history) - min(last, len(history)) :]
     if as_json:
         counts = {"requests": len(history), "admitted": len(admitted), "not_released": waiting}
-        _print(
-            filter=name,
-            spent=spent,
-            remaining=remaining,
-            fraction=reading.fraction,
-            **_epsilons(reading),
-            **counts,
-            last=[*map(_row, listed)],
-            head=head,
-        )
+        budget = {"filter": name, "spent": spent, "remaining": remaining, "fraction": reading.fraction}
+        say_json({**budget, **_epsilons(reading), **counts, "last": [*map(_row, listed)], "head": head})
         return
     click.echo(f"{name}: {len(admitted)} of {len(history)} requests admitted, {waiting} not yet released")
     click.echo("\n".join(reading.lines()))
@@ -207,21 +197,21 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
         except LedgerCorrupted as problem:
             words = " ".join(str(problem).split())
             if as_json:
-                _print(verified=False, problem=words)
+                say_json({"verified": False, "problem": words})
             else:
                 click.echo(f"NOT VERIFIED: {words}", err=True)
             click.get_current_context().exit(1)
     counts = {"requests": report.requests, "admitted": report.admitted, "refused": report.refused}
     if as_json:
-        _print(verified=True, head=report.head, **counts, released=report.released)
+        say_json({"verified": True, "head": report.head, **counts, "released": report.released})
         return
     click.echo(f"verified: {report.requests} requests, {report.admitted} admitted, {report.released} released")
     click.echo(f"head {report.head}   (keep it elsewhere, for --head)")
 
 
 @ledger.command(short_help="Print the whole ledger as stable JSON, or as DpEvents.")
-@click.argument("place", metavar="LEDGER")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock.")
+@_PLACE
+@_TIMEOUT
 @click.option("--events", is_flag=True, help="Print the DpEvents of dp_accounting, of what was admitted.")
 @click.option("--out", type=click.Path(dir_okay=False, writable=True), help="A file; without it, standard output.")
 def export(place: str, timeout: float, events: bool, out: str | None) -> None:
@@ -235,18 +225,6 @@ def export(place: str, timeout: float, events: bool, out: str | None) -> None:
         else:
             with open(out, "w", encoding="utf-8") as file:
                 file.write(text)
-
-
-@contextlib.contextmanager
-def _told(make: Callable[..., Any], quiet: bool) -> Iterator[dict[str, Any]]:
-    """The argument ``progress`` for filters that take it: those that compute a table."""
-    if "progress" not in inspect.signature(make).parameters:
-        yield {}
-        return
-    from jaxacct.cli.output import progress
-
-    with progress("table of prices", quiet) as told:
-        yield {"progress": told}
 
 
 @contextlib.contextmanager
@@ -266,16 +244,9 @@ def _is_part_of(out: str, place: str) -> bool:
     return os.path.realpath(out) in [os.path.realpath(place) + end for end in ("", "-wal", "-shm")]
 
 
-def _numbers(value: Any) -> Any:
-    """Numbers of JSON: a float, or lists of them."""
-    if isinstance(value, tuple):
-        return [_numbers(part) for part in value]
-    return value.tolist()
-
-
-def _epsilons(reading: Reading) -> dict[str, Any]:
+def _epsilons(reading: Reading) -> dict[str, object]:
     """A reading for JSON; the numbers in the filter's own parameter are printed beside it."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "delta": reading.delta,
         "epsilon": reading.epsilon,
         "spent_epsilon": reading.spent.epsilon,
@@ -294,7 +265,7 @@ def _shown(label: str) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: Entry) -> dict[str, object]:
     released = entry.released.isoformat() if entry.released else None
     row = {"id": entry.id, "at": entry.at.isoformat(), "label": entry.label, "query": _brief(entry)}
     return {**row, "admitted": entry.admitted, "released": released}
@@ -303,7 +274,3 @@ def _row(entry: Entry) -> dict[str, Any]:
 def _brief(entry: Entry) -> str:
     text = " ".join(repr(entry.query).split())
     return text if len(text) <= 100 else text[:97] + "..."
-
-
-def _print(**fields: Any) -> None:
-    click.echo(json.dumps(fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxacct.cli.run_options import runs_of
@@ -62,7 +63,7 @@ def parameters_of(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def is_target(name: str, found: dict[str, Any]) -> bool:
+def is_target(name: str, found: Mapping[str, object]) -> bool:
     """Whether the budget is given as an (epsilon, delta) that the filter's own parameters are to be worked out from."""
     own = [word.strip("[]") for word in FILTERS[name].split()]
     needed = {word for word in FILTERS[name].split() if not word.startswith("[")}
@@ -70,7 +71,7 @@ def is_target(name: str, found: dict[str, Any]) -> bool:
     return name in _TARGETS and {"epsilon", "delta"} <= set(found) and not complete
 
 
-def _number(key: str, text: str) -> Any:
+def _number(key: str, text: str) -> float | list[float] | tuple[float, ...]:
     try:
         numbers = [int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(",")]
     except ValueError:
@@ -96,7 +97,7 @@ _IMPLIED = {
 }
 
 
-def query_of(cost: float | None, arguments: dict[str, Any]) -> tuple[Any, list[str]]:
+def query_of(cost: float | None, arguments: dict[str, object]) -> tuple[object, list[str]]:
     """The query that the options of a request describe, and what its cost assumes of the sampling."""
     from jaxacct import mechanisms
 

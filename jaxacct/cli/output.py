@@ -27,22 +27,22 @@ def as_json(value: Any) -> Any:
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):
+        return as_json(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """One line of JSON; numbers come back as the doubles they were."""
     return json.dumps(as_json(value), allow_nan=False)
 
 
-def say_json(value: Any) -> None:
+def say_json(value: object) -> None:
     """Prints one JSON object."""
     click.echo(json_text(value))
 
 
-def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def as_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A header and one line a row; numbers in full precision, ``inf`` and ``nan`` in these words."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -60,23 +60,32 @@ class _Whole(click.ParamType):
 WHOLE = _Whole()
 
 
-def relation_option(command: Command) -> Command:
-    """``--relation``."""
-    return under("Question")(
-        "--relation",
-        type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
-        default="add_or_remove",
-        show_default=True,
-        help="What neighbouring data sets differ in; sensitivities are for this relation.",
-    )(command)
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Options and arguments as one decorator; the help page has them in this order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def shared(command: Command) -> Command:
-    """``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
-    flag = functools.partial(under("Output"), is_flag=True)
-    text = "Print one JSON object, with full precision; what is infinite or unknown is null."
-    command = flag("-q", "--quiet", help="No progress bar.")(command)
-    return flag("--json", "as_json", help=text)(command)
+relation_option = under("Question")(
+    "--relation",
+    type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
+    default="add_or_remove",
+    show_default=True,
+    help="What neighbouring data sets differ in; sensitivities are for this relation.",
+)
+
+
+_flag = functools.partial(under("Output"), is_flag=True)
+shared = together(
+    _flag("--json", "as_json", help="Print one JSON object, with full precision; what is infinite or unknown is null."),
+    _flag("-q", "--quiet", help="No progress bar."),
+)
+"""``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
 
 
 def csv_or_json(command: Command) -> Command:
@@ -88,8 +97,7 @@ def csv_or_json(command: Command) -> Command:
             raise click.UsageError("--csv and --json are two ways to print: give one of them")
         command(as_csv=as_csv, as_json=as_json, **arguments)
 
-    text = "Comma-separated, full precision."
-    return under("Output")("--csv", "as_csv", is_flag=True, help=text)(shared(one_of_them))
+    return _flag("--csv", "as_csv", help="Comma-separated, full precision.")(shared(one_of_them))
 
 
 def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:

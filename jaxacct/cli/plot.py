@@ -40,7 +40,7 @@ def plot() -> None:
 @mechanism_options()
 @_FILE
 @shared
-def profile(**arguments: Any) -> None:
+def profile(**arguments: object) -> None:
     """Draw delta against epsilon: the guarantee as a line, and a band down to the lower bound."""
     _draw("privacy_profile", arguments)
 
@@ -51,7 +51,7 @@ def profile(**arguments: Any) -> None:
 @mechanism_options()
 @_FILE
 @shared
-def trade_off(log: bool, **arguments: Any) -> None:
+def trade_off(log: bool, **arguments: object) -> None:
     """Draw the least type II error of every attack against its type I error."""
     _draw("trade_off", arguments, log=log)
 
@@ -68,7 +68,7 @@ def trade_off(log: bool, **arguments: Any) -> None:
 @mechanism_options()
 @_FILE
 @shared
-def loss(log: bool, **arguments: Any) -> None:
+def loss(log: bool, **arguments: object) -> None:
     """Draw where the privacy loss has its probability, as a histogram."""
     _draw("pld", arguments, log=log)
 
@@ -81,7 +81,7 @@ def loss(log: bool, **arguments: Any) -> None:
 @sweep_options
 @_FILE
 @shared
-def heat_map(output: Path, as_json: bool, quiet: bool, **arguments: Any) -> None:
+def heat_map(output: Path, as_json: bool, quiet: bool, **arguments: object) -> None:
     """Draw epsilon, delta or noise over two parameters that are lists or ranges; see jaxacct sweep."""
     _named(output)
     found = swept(arguments, quiet)

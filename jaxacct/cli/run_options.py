@@ -11,7 +11,7 @@ import click
 import numpy as np
 from click import ParamType
 
-from jaxacct.cli.page import WHOLE, Command, under
+from jaxacct.cli.page import WHOLE, Command, together, under
 from jaxacct.cli.runs import FAMILIES, Run
 
 _WHOLE = ("sensitivity", "categories")  # where the family counts
@@ -44,56 +44,49 @@ def mechanism_options(
     With ``short``, ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
     ``family`` is what the help page calls the default.
     """
-
-    def add(command: Command) -> Command:
-        option = under("Mechanism")
-        options = [
+    option = under("Mechanism")
+    return together(
+        option(
+            "--mechanism",
+            type=click.Choice(list(FAMILIES)),
+            metavar="FAMILY",
+            help=f"What runs: {', '.join(FAMILIES)}.  [default: {family}]",
+        ),
+        *(
             option(
-                "--mechanism",
-                type=click.Choice(list(FAMILIES)),
-                metavar="FAMILY",
-                help=f"What runs: {', '.join(FAMILIES)}.  [default: {family}]",
-            ),
-            *(
-                option(
-                    *(f"--{text.replace('_', '-')}" for text in _spelled(name, short)),
-                    _OPTION.get(name, name),
-                    type=number,
-                    help=_HELP[name],
-                )
-                for name in _PARAMETERS
-            ),
-            option("--rate", type=number, help="Poisson sampling rate; 1: none.  [default: 1]"),
-            option("--sample-size", type=whole, help="Records drawn, a fixed number."),
-            option("--dataset-size", type=whole, help="Out of how many."),
-            option("--with-replacement", is_flag=True, help="Draw each of them from all."),
-            option("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]"),
-            option("--batch", type=whole, help="Expected batch size; with --records, the rate."),
-            option("--records", type=whole, help="Records in the data set."),
-            option("--largest", type=whole, help="Cut larger Poisson samples at random to this."),
-            option("--epochs", type=number, help="Steps are epochs / rate, rounded up."),
-            option(
-                "--batches",
-                type=whole,
-                help="Of an epoch, of which each record draws one at random; steps are then epochs.",
-            ),
-            option("--participations", type=whole, help="Batches that each record draws.  [default: 1]"),
-            option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead."),
-            option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1."),
-            option(
-                "--run",
-                "runs",
-                multiple=True,
-                metavar="FAMILY:NAME=VALUE,...",
-                help="A further run, composed with the rest, such as laplace:scale=2,rate=0.1,steps=50. The names are "
-                "those of the options above, without 'each-'. May be given several times.",
-            ),
-        ]
-        for one in reversed(options):
-            command = one(command)
-        return command
-
-    return add
+                *(f"--{text.replace('_', '-')}" for text in _spelled(name, short)),
+                _OPTION.get(name, name),
+                type=number,
+                help=_HELP[name],
+            )
+            for name in _PARAMETERS
+        ),
+        option("--rate", type=number, help="Poisson sampling rate; 1: none.  [default: 1]"),
+        option("--sample-size", type=whole, help="Records drawn, a fixed number."),
+        option("--dataset-size", type=whole, help="Out of how many."),
+        option("--with-replacement", is_flag=True, help="Draw each of them from all."),
+        option("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]"),
+        option("--batch", type=whole, help="Expected batch size; with --records, the rate."),
+        option("--records", type=whole, help="Records in the data set."),
+        option("--largest", type=whole, help="Cut larger Poisson samples at random to this."),
+        option("--epochs", type=number, help="Steps are epochs / rate, rounded up."),
+        option(
+            "--batches",
+            type=whole,
+            help="Of an epoch, of which each record draws one at random; steps are then epochs.",
+        ),
+        option("--participations", type=whole, help="Batches that each record draws.  [default: 1]"),
+        option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead."),
+        option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1."),
+        option(
+            "--run",
+            "runs",
+            multiple=True,
+            metavar="FAMILY:NAME=VALUE,...",
+            help="A further run, composed with the rest, such as laplace:scale=2,rate=0.1,steps=50. The names are "
+            "those of the options above, without 'each-'. May be given several times.",
+        ),
+    )
 
 
 def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
@@ -121,7 +114,7 @@ def _spelled(name: str, short: bool) -> tuple[str, ...]:
     return (long, name) if short and long != name else (long,)
 
 
-def take_multiplier(arguments: dict[str, Any]) -> None:
+def take_multiplier(arguments: dict[str, object]) -> None:
     """Turns ``--noise-multiplier`` among a command's arguments into ``--sigma``."""
     multiplier = arguments.pop("noise_multiplier", None)
     if multiplier is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
 from jaxacct.cli.output import Report, json_text, progress, table
 from jaxacct.cli.output import as_csv as csv_of
-from jaxacct.cli.page import Command, Page, csv_or_json, examples, output_file, relation_option, under
+from jaxacct.cli.page import Page, csv_or_json, examples, output_file, relation_option, together, under
 from jaxacct.cli.run_options import mechanism_options, option_of, runs_of, take_multiplier
 from jaxacct.cli.runs import FAMILIES, Run, composed, said_of
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
@@ -42,14 +42,13 @@ class Sweep(NamedTuple):
     columns: dict[str, np.ndarray]
 
 
-def sweep_options(command: Command) -> Command:
-    """The mechanism and the question, all of it lists or ranges."""
-    for option in (
-        under("Question")("--delta", type=VALUES, help="Failure probabilities in (0, 1)."),
-        under("Question")("--epsilon", type=VALUES, help="Privacy losses in nats."),
-    ):
-        command = option(command)
-    return relation_option(mechanism_options(VALUES, WHOLE_VALUES)(command))
+sweep_options = together(
+    relation_option,
+    mechanism_options(VALUES, WHOLE_VALUES),
+    under("Question")("--epsilon", type=VALUES, help="Privacy losses in nats."),
+    under("Question")("--delta", type=VALUES, help="Failure probabilities in (0, 1)."),
+)
+"""The mechanism and the question, all of it lists or ranges."""
 
 
 @click.command(
@@ -63,7 +62,7 @@ def sweep_options(command: Command) -> Command:
 @sweep_options
 @output_file("Write the table to a file instead.")
 @csv_or_json
-def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: Any) -> None:
+def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: object) -> None:
     """Tabulate epsilon, delta or the noise that is needed, for every combination of settings.
 
     Every number may be a list (1,2,4), a range (0.5:4:8 is 8 numbers from 0.5 to 4), a range of equal ratios
@@ -140,7 +139,7 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
 
 
 def _answered(
-    run: Run, others: list[Run], flat: dict[str, Any], wanted: str, own: str, relation: str, report: Report
+    run: Run, others: list[Run], flat: Mapping[str, np.ndarray], wanted: str, own: str, relation: str, report: Report
 ) -> dict[str, np.ndarray]:
     from jaxacct import accounting
 

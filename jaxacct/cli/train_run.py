@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budge
 
 
 def _introduce(
-    data: dict[str, Any], settings: dict[str, Any], budget: training.Budget, seed: int | None, as_json: bool
+    data: Mapping[str, object], settings: dict[str, Any], budget: training.Budget, seed: int | None, as_json: bool
 ) -> None:
     say = partial(click.echo, err=as_json)  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]

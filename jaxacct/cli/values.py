@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import numpy as np
 
@@ -18,7 +16,7 @@ class _Values(click.ParamType):
     def __init__(self, whole: bool = False):
         self.whole = whole
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> np.ndarray:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> np.ndarray:
         """All the numbers, in the order given; float64."""
         if isinstance(value, np.ndarray):
             return value

@@ -56,7 +56,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def encoded(value: object, name: str, depth: int = 0) -> Any:
+def encoded(value: object, name: str, depth: int = 0) -> object:
     """``value`` as a tree of JSON's own types: numbers, arrays, strings, None, sequences, registered dataclasses.
 
     ``name`` is of the argument, for messages; ``depth`` is how deep in a nest it stands, 31 at most.

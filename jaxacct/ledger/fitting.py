@@ -31,12 +31,12 @@ _HALVINGS = 12  # of a factor of 2: to 0.02 %
 _DIGITS = 4
 
 
-def nearest(query: object, fits: Callable[[object], bool]) -> list[Any]:
+def nearest(query: object, fits: Callable[[object], bool]) -> list[object]:
     """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is."""
     return [found for found in (_quieter(query, fits), _fewer(query, fits)) if found is not None]
 
 
-def _quieter(query: object, fits: Callable[[object], bool]) -> Any:
+def _quieter(query: object, fits: Callable[[object], bool]) -> object:
     """The query with all its noise scaled up by the least factor that fits, to 0.02 % and four digits."""
     if _scaled(query, 2.0) is None:
         return None
@@ -50,7 +50,7 @@ def _quieter(query: object, fits: Callable[[object], bool]) -> Any:
     return _scaled(query, high)
 
 
-def _scaled(query: Any, factor: float) -> Any:
+def _scaled(query: Any, factor: float) -> object:
     """``query`` with ``factor`` times the noise, or a ``factor``-th of the loss; None if there is no such thing."""
     if isinstance(query, int | float | np.number):
         return _rounded(float(query) / factor, up=False)
@@ -74,7 +74,7 @@ def _rounded(value: float, up: bool) -> float:
     return float(Context(prec=_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR).create_decimal(value))
 
 
-def _fewer(query: Any, fits: Callable[[object], bool]) -> Any:
+def _fewer(query: Any, fits: Callable[[object], bool]) -> object:
     """The most runs that fit of a query that is one mechanism several times."""
     if type(query).__name__ != "Composed" or len(query.mechanisms) != 1:
         return None

@@ -152,7 +152,7 @@ def _part(budget: Filter, state: State, which: str) -> list[Value]:
     return values
 
 
-def _amount(budget: Any, values: list[Value], delta: float) -> Amount:
+def _amount(budget: Filter, values: list[Value], delta: float) -> Amount:
     names, fields = _NAMES.get(type(budget).__name__, (("units",), ()))
     return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, fields, values, delta))
 
@@ -203,7 +203,7 @@ def _alone(query: Any, delta: float) -> float | None:
     return found if found < np.inf else None
 
 
-def _tuple(value: object) -> tuple[Any, ...]:
+def _tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -214,7 +214,7 @@ def _fits(policy: Policy, query: object, state: State) -> bool:
         return False
 
 
-def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
+def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, others: tuple[object, ...]) -> str:
     if cost is not None:
         said = f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
         asymptotic = isinstance(budget, filters.ApproximateGDPFilter)

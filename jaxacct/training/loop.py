@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,6 @@ from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState, with_accuracy
-
-if TYPE_CHECKING:
-    from jaxacct.training.durable_runs.run import DurableRun
 
 
 class StepRecord(NamedTuple):
@@ -67,6 +64,14 @@ class Outcome:
     attempts: int = 1
 
 
+class History(Protocol):
+    """What `fit` asks of a run that may be a resumed one: a ``DurableRun``."""
+
+    attempt: int
+    records: list[StepRecord]
+    evaluations: list[tuple[int, float]]
+
+
 def fit(
     step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
     state: TrainState,
@@ -77,7 +82,7 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: DurableRun | None = None,
+    before: History | None = None,
 ) -> Outcome:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
@@ -90,8 +95,8 @@ def fit(
         evaluate_every: steps between evaluations.
         interrupted: asked before every step.
         on_step: called after every admitted step with its record and the latest held-out accuracy.
-        before: the run that ``step`` and ``state`` are of, where it may be a resumed one: its history is the beginning
-            of this one's.
+        before: the ``DurableRun`` that ``step`` and ``state`` are of, where it may be a resumed one: its history is the
+            beginning of this one's.
 
     Raises:
         ValueError: a state that is none, counts that are none, a ``step`` or ``evaluate`` that returns something else.

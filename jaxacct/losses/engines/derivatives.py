@@ -23,6 +23,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct.losses.engines.composition import log_modulus_of
 from jaxacct.losses.engines.contour.bounds import Prepared, Size, integrand, prepare
+from jaxacct.losses.engines.contour.points import exponent_at
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
 from jaxacct.losses.engines.contour.transform import Transform, transform
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
@@ -106,8 +107,7 @@ def slopes_on(
         """The slope in a number by which log R changes at this rate on the points."""
         change = transform(parts.losses, parts.weights * slope, spacing, nodes)
         ratio = (1.0 + change.real + 1j * change.imag) / (1.0 + real + 1j * imag)
-        beta = xp.where(pairs.reverse[..., None] > 0.5, -z, 1.0 + z)
-        return sums.total(counts[..., None] * beta * ratio)
+        return sums.total(counts[..., None] * exponent_at(pairs.reverse[..., None], z) * ratio)
 
     by_rate, by_noise = _log_ratio_slopes(prepared, pairs)
     return Slopes(

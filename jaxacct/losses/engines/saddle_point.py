@@ -1,4 +1,4 @@
-"""Where the saddle point of delta(epsilon) lies: estimates that guide searches, not bounds."""
+"""Estimates where the saddle point of delta(epsilon) lies; they guide searches and are no bounds."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Curve = Callable[[float], float]
 def delta_of_sum(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
     """``(lower, upper)`` of delta(epsilon)."""
     below, above = _sides(first, second)
-    lower, upper = possible(np.asarray(below(epsilon)), np.asarray(above(epsilon)), np.asarray(epsilon))
+    lower, upper = possible(below(epsilon), above(epsilon), epsilon)
     return float(lower), float(upper)
 
 

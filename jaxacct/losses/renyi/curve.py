@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate, mechanisms
+from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device, on_host
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import RELATIONS
 
 
@@ -44,14 +43,7 @@ def renyi(mechanism: Mechanism, order: ArrayLike, *, relation: str = "add_or_rem
 
 def divergence(mechanism: Mechanism, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
     """`renyi`, as NumPy's array where everything is concrete (inside ``enable_x64``)."""
-    mechanism, order = on_host((mechanism, order))
+    mechanism, order = on_host((as_mechanism(mechanism), order))
     _validate.one_of(RELATIONS, relation=relation)
-    if not _validate.is_traced(order):
-        values = np.asarray(order, np.float64)
-        if not np.all(np.isfinite(values) & (values > 1)):
-            raise ValueError(f"order must be a finite number above 1, got {order}")
-    if not isinstance(mechanism, Mechanism):
-        raise ValueError(
-            f"mechanism must be a {', '.join(mechanisms.__all__)} for a Rényi curve, got {type(mechanism).__name__}"
-        )
+    _validate.greater(1.0, order=order)
     return mechanism._renyi(order, mechanism._as_renyi(relation))

@@ -1,4 +1,4 @@
-"""Where to put the contour: `plan` finds the tilt, the taper, and guesses of what is asked."""
+"""`plan` places the contour: it finds the tilt and the taper, and guesses the answer."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ def slope_at_0(pair: GaussianPair, mu: Array) -> Array:
     return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
 
 
-def exponent(pair: GaussianPair, theta: Array) -> Array:
-    """The power b of R at tilt theta."""
-    return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
+def exponent_at(reverse: Array, tilt: Array) -> Array:
+    """The power b of R at a tilt: 1 + z for `remove`, where ``reverse`` is 0, and -z for `add`."""
+    return array_module(tilt).where(reverse > 0.5, -tilt, 1.0 + tilt)
 
 
 def edges_of(
@@ -120,7 +120,7 @@ def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Arra
     It is looked at down to ``digits`` e-foldings below its peak; ``cut`` is where the taper falls off, inf for none.
     """
     xp = array_module(theta)
-    beta = exponent(pair, theta)
+    beta = exponent_at(pair.reverse, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     edges, edge_u, edge_taper = edges_of(*stopped((pair, beta, cut, digits)), cells=_CELLS)
     edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)  # pyright: ignore[reportCallIssue]

@@ -23,7 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, sh
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
+from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent_at, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, HALF_LOG_2PI, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -195,7 +195,7 @@ class _Tilted(NamedTuple):
 
 
 def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Tilted:
-    beta = exponent(pair, theta)
+    beta = exponent_at(pair.reverse, theta)
     return _Tilted._make((*_weighed(pair, beta, cut, points), _strip_at_0(pair, beta, cut, points.step)))
 
 
@@ -231,14 +231,10 @@ def quadrature(
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
-    beta = exponent(pair, theta)
-    psi = points.psi
+    beta = exponent_at(pair.reverse, theta)
     weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
-    loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
-    mean = (weights * loss).sum(-1)
-    centred = loss - mean[..., None]
-    phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+    losses, mean, phase = centred(pair.reverse, points.psi, points.off, weights)
     still = stopped((pair, beta, cut, points))
     base = strip_at_0 + 2.0 * relative
     room = stopped(_room(pair, beta, points))
@@ -247,8 +243,17 @@ def quadrature(
     # Weights are those of the computed total, whose own error counts a second time; second-order terms are a fiftieth.
     wrong = xp.where((base < 0.01) & (room < 0.1), 2.0 * strip[..., 0] + 2.05 * relative, np.inf)[..., None]
     error = 2.0 * strip + wrong + frequencies * phase[..., None]
-    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * psi, log_total + 2.0 * base, room)))
-    return Quadrature(log_total, weights, centred, mean, error, masses, lengths)
+    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * points.psi, log_total + 2.0 * base, room)))
+    return Quadrature(log_total, weights, losses, mean, error, masses, lengths)
+
+
+def centred(reverse: Array, psi: Array, off: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Losses less their mean, the mean, and what a phase is off by per unit of frequency; psi is off by ``off``."""
+    xp = array_module(psi)
+    loss = xp.where(reverse[..., None] > 0.5, -psi, psi)
+    mean = (weights * loss).sum(-1)
+    phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+    return loss - mean[..., None], mean, phase
 
 
 def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Array) -> tuple[Array, Array]:

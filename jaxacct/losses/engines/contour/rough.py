@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, shared
-from jaxacct.losses.engines.contour.points import edges_of, exponent
+from jaxacct.losses.engines.contour.points import edges_of, exponent_at
 from jaxacct.losses.engines.contour.taper import HALF_LOG_2PI
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -30,7 +30,7 @@ def rough_cumulants(pair: GaussianPair, theta: Array, cut: Array) -> tuple[Array
 def _rough_law(pair: GaussianPair, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
     """K, the tilted law's weights and losses, and where the cells are too wide."""
     xp = array_module(theta)
-    beta = exponent(pair, theta)
+    beta = exponent_at(pair.reverse, theta)
     t, u, taper = edges_of(pair, beta, cut, xp.full_like(beta, 32.0), _CELLS)
     q = pair.rate[..., None]
     small = q * (xp.exp(xp.minimum(u, 40.0)) - 1.0)  # expm1 and log1p would take most of the time

@@ -1,4 +1,4 @@
-"""What single tilts say of a composition of (Poisson-sampled) Gaussians: moments, and the upper bound of one of them.
+"""Moments of a composition of (Poisson-sampled) Gaussians at single tilts, and the upper bound that one tilt gives.
 
 Where one direction of a setting is known, the other one often needs no contour: the bound of one tilt is below.
 """

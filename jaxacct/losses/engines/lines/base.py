@@ -1,4 +1,4 @@
-"""What the engine needs of a mechanism's transform E_P[exp(z L)] along a vertical line Re z = theta.
+"""`Line`: what engines ask of a mechanism's transform E_P[exp(z L)] along a vertical line Re z = theta.
 
 Arrays have axes ``(B, K)`` for settings and parts.
 """

@@ -17,8 +17,8 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, multiples
-from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, exponent_at, multiples
+from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     HALF_LOG_2PI,
@@ -87,7 +87,7 @@ class MixtureLine(NamedTuple):
         edges = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, _CELLS + 1)
         line = cls(shifts, weights, reverse, pair.max_loss(), theta, cut, edges, edges[..., :1], high)
         # Points where the integrand is more than a share of its peak.
-        bounds, peak = line._cells(line._exponent(theta))
+        bounds, peak = line._cells(exponent_at(line.reverse, theta))
         kept = bounds > peak[..., None] - _DIGITS
         first = xp.where(kept, edges[..., :-1], np.inf).min(-1)
         last = xp.where(kept, edges[..., 1:], -np.inf).max(-1)
@@ -100,9 +100,6 @@ class MixtureLine(NamedTuple):
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
         left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
         return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
-
-    def _exponent(self, tilt: Array) -> Array:
-        return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)
 
     def _loss(self, t: Array) -> _Loss:
         """At ``t`` of shape ``(B, K, n)``."""
@@ -195,7 +192,7 @@ class MixtureLine(NamedTuple):
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol; from the rule of twice the step."""
         xp = array_module(tilts)
-        exponent = self._exponent(tilts[..., None] + 0.0 * self.theta)
+        exponent = exponent_at(self.reverse, tilts[..., None] + 0.0 * self.theta)
         coarse = self._replace(step=2.0 * self.step)
         _, log_integral, relative, masses, _ = self._weighed(exponent, 2)
         strip = coarse._strip(exponent, masses, xp.zeros_like(exponent)[..., None])[..., 0]
@@ -206,11 +203,9 @@ class MixtureLine(NamedTuple):
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol."""
         xp = array_module(spacing)
-        exponent = self._exponent(self.theta)
+        exponent = exponent_at(self.reverse, self.theta)
         weights, log_integral, relative, masses, found = self._weighed(exponent, 1)
-        loss = xp.where(self.reverse[..., None] > 0.5, -found.psi, found.psi)
-        mean = (weights * loss).sum(-1)
-        phase = (weights * (found.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+        losses, mean, phase = centred(self.reverse, found.psi, found.off, weights)
         ends, blocks = octaves(nodes)
         ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
         strip = xp.exp(xp.minimum(self._strip(exponent, masses, ends) - log_integral[..., None], 700.0))
@@ -218,9 +213,7 @@ class MixtureLine(NamedTuple):
         error = 2.0 * (strip[..., blocks] + 2.0 * strip[..., :1] + 2.0 * relative[..., None])
         log_total = log_integral - HALF_LOG_2PI
         layers = self._layers(exponent, found, log_integral + 2.0 * (strip[..., 0] + relative))
-        return Quadrature(
-            log_total, weights, loss - mean[..., None], mean, error + frequencies * phase[..., None], *layers
-        )
+        return Quadrature(log_total, weights, losses, mean, error + frequencies * phase[..., None], *layers)
 
     def _layers(self, exponent: Array, found: _Loss, log_integral: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: between points its factors are least at an end."""

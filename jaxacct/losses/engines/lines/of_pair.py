@@ -1,4 +1,4 @@
-"""Which transform belongs to which pair."""
+"""Finds the `Line` of a pair: how its transform is computed, if it is known."""
 
 from __future__ import annotations
 

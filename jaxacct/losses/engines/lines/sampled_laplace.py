@@ -15,7 +15,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.contour.points import exponent_at
+from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
 from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
 from jaxacct.mechanisms.pairs.sampled import SampledPair
@@ -102,13 +103,10 @@ class SampledLaplaceLine(NamedTuple):
         log_error = xp.where(y < 3.1, log_error, np.inf)
         return (log_error[..., None, :] + turn[..., None, :] * frequencies[..., None]).min(-1)
 
-    def _exponent(self, tilt: Array) -> Array:
-        return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)
-
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""
         xp = array_module(tilts)
-        exponent = self._exponent(tilts[..., None])
+        exponent = exponent_at(self.reverse, tilts[..., None])
         panels = self._panels(0.0)
         logs, _, _, off = self._log_terms(exponent, panels)
         value = logsumexp(logs + off) + UNIT * (2.0 * logs.shape[-1] + 32.0)
@@ -129,14 +127,12 @@ class SampledLaplaceLine(NamedTuple):
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol."""
         xp = array_module(self.epsilon, spacing)
-        exponent = self._exponent(self.theta)
+        exponent = exponent_at(self.reverse, self.theta)
         panels = self._panels(nodes * spacing[:, None])
         logs, psi, off, units = self._log_terms(exponent, panels)
         weights, log_total = normalized(logs)
-        loss = xp.where(self.reverse[..., None] > 0.5, -psi, psi)
-        mean = (weights * loss).sum(-1)
+        losses, mean, phase = centred(self.reverse, psi, off, weights)
         rounding = (weights * units).sum(-1) + UNIT * (2.0 * logs.shape[-1] + 32.0 + 8.0 * xp.abs(log_total))
-        phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
         ends, blocks = octaves(nodes)
         ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
         log_error = self._rule_errors(exponent, panels, ends)
@@ -147,7 +143,7 @@ class SampledLaplaceLine(NamedTuple):
         frequencies = np.arange(nodes) * spacing[:, None, None]
         error = 2.0 * (errors + errors[..., :1] + 2.0 * rounding[..., None]) + frequencies * phase[..., None]
         layers = self.layers(exponent, log_total + 2.0 * error[..., 0])
-        return Quadrature(log_total, weights, loss - mean[..., None], mean, error, *layers)
+        return Quadrature(log_total, weights, losses, mean, error, *layers)
 
     def layers(self, exponent: Array, log_total: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: of m it is e^(-m / 2) R^b, and d L / d m = p rises."""

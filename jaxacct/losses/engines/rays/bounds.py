@@ -152,7 +152,7 @@ def _delta(run: Run, epsilon: float) -> tuple[float, float]:
     if built is None:
         return nothing
     lower, upper = built.bounds(epsilon)
-    lower, upper = possible(np.asarray(lower), np.asarray(max(upper, 1e-300)), np.asarray(epsilon))
+    lower, upper = possible(lower, max(upper, 1e-300), epsilon)
     return float(lower), float(upper)
 
 
