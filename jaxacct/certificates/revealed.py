@@ -1,4 +1,4 @@
-"""One of several laws where the output says which: masses and moments are means."""
+"""A mixture of laws whose label is published: its masses and moments are weighted means of theirs."""
 
 from __future__ import annotations
 

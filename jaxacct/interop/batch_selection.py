@@ -1,4 +1,4 @@
-"""jax_privacy's batch selection strategies as mechanisms of this library; reads attributes, imports nothing of it."""
+"""jax_privacy's batch selection strategies as mechanisms of this library; it does not import jax_privacy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells what a request costs, what is spent and what is left of a ledger's budget, also as epsilons."""
+"""Describes what a request costs and what is spent and left of a ledger's budget, also as epsilons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The zCDP filters: a budget for the sum of rhos, alone or beside one for the probability of failing."""
+"""The zCDP filters: a budget for the sum of rhos, alone or with a second budget for the sum of deltas."""
 
 from __future__ import annotations
 
