@@ -1,4 +1,4 @@
-"""A mixture of laws whose label is published: its masses and moments are weighted means of theirs."""
+"""Laws whose output says which of several parts was drawn: their masses and moments are means over the parts."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
         ({"at": -1}, "a number is none"),
         ({"more": 1}, "no record"),
         ({"kind": "other"}, "no record"),
-        ({"label": 1}, "another type"),
+        ({"label": 1}, "a wrong type"),
         ({"seq": 3}, "says that it is record 3"),
     ],
 )
