@@ -38,9 +38,9 @@ def shuffled_pair(noise: Array, batches: Array, without: float, relation: str) -
 
 @functools.lru_cache(maxsize=256)
 def _table(sigma: float, t: float, without: float, mirrored: bool) -> Masses:
-    from jaxacct.losses.allocation.sums import SumBounds
-    from jaxacct.losses.allocation.tables import lower_table
-    from jaxacct.losses.allocation.window_law import Events
+    from jaxacct.mechanisms.allocation.sums import SumBounds
+    from jaxacct.mechanisms.allocation.tables import lower_table
+    from jaxacct.mechanisms.allocation.window_law import Events
 
     with np.errstate(all="ignore"):
         at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
