@@ -90,11 +90,8 @@ def in_chunks(
     run: functools.partial[Answer], each: float, query: tuple[object, ...], members: np.ndarray, spread: Spread
 ) -> Iterator[tuple[np.ndarray, Array, Array]]:
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
-    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
-    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
-    sizes = [size * spread.shares for size in sizes]
     if run.func in (_contour_numpy, _universal_numpy, few_run_bounds, ray_bounds, _single_batch):
+        rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
         taken = _RUNS if run.func is _single_batch else rows
         pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
         parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
@@ -103,6 +100,9 @@ def in_chunks(
         for some, (low, high) in zip(chunks, _in_threads(asked, chunks), strict=True):
             yield some, low, high
         return
+    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
+    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
+    sizes = [size * spread.shares for size in sizes]
     while members.size:
         # A batch that is filled to three quarters, or else the largest that the members fill.
         filled = [size for size in sizes if size <= members.size]
