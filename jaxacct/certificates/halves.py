@@ -1,4 +1,4 @@
-"""Pairs of which each side of the loss 0 is known by itself: the tails of one run, and finite laws above and below.
+"""Pairs given by the tails of their positive and of their negative losses: one run, and finite laws below and above.
 
 A `Half` gives, at a gamma >= 1, the masses of numerator and denominator where the loss exceeds log(gamma). Two
 of them make a pair: one for W over O and one for O over W; what both leave out has the loss 0. So one run of a pair is

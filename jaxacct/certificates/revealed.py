@@ -1,4 +1,4 @@
-"""One of several laws where the output says which: masses and moments are means."""
+"""Laws whose output says which of several parts was drawn: their masses and moments are means over the parts."""
 
 from __future__ import annotations
 

@@ -81,8 +81,7 @@ def _narrowed(
         close = wanted * high.at / 3
         slope = max((low.size - high.size) / float(width), 1e-3 / float(high.at))
         around = max(close, doubt)
-        ends = around < width / 4
-        if not ends:
+        if around >= width / 4:
             tried = [(guess, _ROUGH)]
         else:
             precise = min(digits + 8.0, max(_ROUGH, 1.5 - math.log10(min(1.0, slope * float(around)))))

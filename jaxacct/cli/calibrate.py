@@ -12,11 +12,12 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.output import Report, progress, say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
-from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
+from jaxacct.cli.runs import FAMILIES, Number, Run, alike, said_of
 from jaxacct.cli.start import without_collection
 
 if TYPE_CHECKING:
     from jaxacct.accounting.calibration import Calibration
+    from jaxacct.mechanisms.base import Mechanism
 
 _question = under("Question")
 
@@ -110,7 +111,14 @@ def _advised(problem: str, seek: str, between: object) -> str:
 
 
 def search(
-    run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Report, **options: Any
+    run: Run,
+    others: list[Run],
+    seek: str,
+    epsilon: Number,
+    delta: Number,
+    relation: str,
+    report: Report,
+    **options: Any,
 ) -> Calibration:
     """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays."""
     from jaxacct.accounting.calibration import calibrate as calibrated
@@ -120,7 +128,7 @@ def search(
     fixed = [other.mechanism() for other in others]
     counts = [other.steps for other in others]
 
-    def make(value: Any) -> Any:
+    def make(value: Number) -> Mechanism:
         filled = run._replace(parameters={**run.parameters, known.seeks: value}) if seek == "noise" else run
         filled = filled._replace(rate=value) if seek == "rate" else filled
         steps = value if seek == "steps" else filled.steps

@@ -89,15 +89,16 @@ def compare(
 def _compare_samplers(runs: list[Run], delta: float, as_csv: bool, as_json: bool) -> None:
     """Prints what one run costs by how batches are drawn."""
     from jaxacct import _validate
-    from jaxacct.cli.sampling import Cost, sampling_costs
+    from jaxacct.cli.sampling import COLUMNS, sampling_costs
 
     with plain_errors():
         _validate.probability(delta=delta)
         rows, epoch = sampling_costs(runs, delta)
     if as_json:
-        say_json({**epoch, "delta": delta, "relation": "add_or_remove", "rows": [row._asdict() for row in rows]})
+        found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        say_json({**epoch, "delta": delta, "relation": "add_or_remove", "rows": found})
         return
-    _say(Cost._fields, rows, as_csv)
+    _say(COLUMNS, rows, as_csv)
     if as_csv:
         return
     click.echo(

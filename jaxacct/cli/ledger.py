@@ -77,15 +77,13 @@ def create(
 
     with plain_errors(LedgerError):
         given = parameters_of(filter_name, parameters)
-        own = {word.strip("[]") for word in FILTERS[filter_name].split()}
         stated = given.get("delta") if "epsilon" in given else None
         if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
             with progress("table of prices", as_json) as told:
                 more = {"progress": told} if filter_name == "priced_box" else {}
-                chosen = {name: value for name, value in given.items() if name in own}
-                made = getattr(filters, filter_name)(**chosen, **more)
+                made = getattr(filters, filter_name)(**given, **more)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), book.remaining()

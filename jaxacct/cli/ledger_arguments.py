@@ -60,6 +60,9 @@ def parameters_of(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
     missing = [word for word in wanted if not word.startswith("[") and word not in found]
     if missing:
         raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
+    if not set(found) <= {word.strip("[]") for word in wanted}:
+        got = " ".join(parameters)
+        raise ValueError(f"parameters must be {wanted[0]} or (epsilon, delta), got {got} (epsilons are at --delta)")
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from click import ParamType
 
 from jaxacct.cli.page import WHOLE, Command, together, under
-from jaxacct.cli.runs import FAMILIES, Run
+from jaxacct.cli.runs import FAMILIES, Number, Run
 
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
@@ -176,7 +176,7 @@ def _run(
     )
 
 
-def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -> tuple[Any, Any] | None:
+def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -> tuple[Number, Number | None] | None:
     """(batches, participations) of an epoch whose batches are drawn as a whole; a shuffle has no participations."""
     batches, times, shuffled = (around[name] for name in ("batches", "participations", "shuffled"))
     for name in ("participations", "shuffled"):
@@ -193,7 +193,9 @@ def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -
     return batches, None if shuffled else 1 if times is None else times
 
 
-def _of_training(around: dict[str, Any], shown: Callable[[str], str], without: str | None) -> tuple[Any, Any]:
+def _of_training(
+    around: dict[str, Any], shown: Callable[[str], str], without: str | None
+) -> tuple[Number | None, Number | None]:
     """(rate, steps), from batch, records and epochs where these are given."""
     batch, records, epochs, rate = (around[name] for name in ("batch", "records", "epochs", "rate"))
     for name in ("batch", "records", "epochs"):
@@ -225,7 +227,7 @@ def _of_training(around: dict[str, Any], shown: Callable[[str], str], without: s
     return rate, int(steps) if steps.ndim == 0 else steps
 
 
-def _divided_up(batch: Any, records: Any) -> Any:
+def _divided_up(batch: Number, records: Number) -> Number:
     """batch / records, at most 1, rounded up to a double: the larger rate is the less private one."""
 
     def one(part: float, whole: float) -> float:
@@ -237,7 +239,7 @@ def _divided_up(batch: Any, records: Any) -> Any:
     return float(rates) if rates.ndim == 0 else rates
 
 
-def _counted(name: str, value: Any) -> Any:
+def _counted(name: str, value: Number) -> Number:
     if isinstance(value, float):
         if not math.isfinite(value) or value != int(value):
             raise click.UsageError(f"{name} must be a whole number, got {value:g}")

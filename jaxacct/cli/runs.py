@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
+
+
+Number = float | np.ndarray
+"""A number, or an array of them in a sweep."""
 
 
 class Family(NamedTuple):
@@ -63,15 +70,15 @@ class Run(NamedTuple):
 
     family: str
     parameters: dict[str, Any]
-    rate: Any = 1.0
-    sample: tuple[Any, Any] | None = None
+    rate: Number = 1.0
+    sample: tuple[Number, Number] | None = None
     steps: Any = 1
     records: int | None = None
-    largest: Any = None
+    largest: Number | None = None
     replaced: bool = False
-    epoch: tuple[Any, Any] | None = None
+    epoch: tuple[Number, Number | None] | None = None
 
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """One run of it."""
         from jaxacct import mechanisms as m
 
@@ -88,12 +95,12 @@ class Run(NamedTuple):
         none = isinstance(self.rate, (int, float)) and self.rate == 1
         return made if none else m.PoissonSampled(made, self.rate)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """What it is, for JSON; scalar values."""
-        around: dict[str, Any] = {"rate": self.rate}
+        around: dict[str, object] = {"rate": self.rate}
         if self.sample is not None:
             around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
-        known: dict[str, Any] = {} if self.records is None else {"records": self.records}
+        known: dict[str, object] = {} if self.records is None else {"records": self.records}
         if self.largest is not None:
             known["largest"] = self.largest
         if self.epoch is not None:
@@ -125,7 +132,7 @@ class Run(NamedTuple):
         )
 
 
-def composed(runs: list[Run]) -> tuple[Any, Any]:
+def composed(runs: list[Run]) -> tuple[Mechanism, Any]:
     """(mechanism, steps) of all of them together."""
     if len(runs) == 1:
         return runs[0].mechanism(), runs[0].steps
@@ -143,7 +150,7 @@ def warn_of_delta(delta: float, records: list[int]) -> None:
         click.echo(f"jaxacct: warning: {words}", err=True)
 
 
-def said_of(runs: list[Run], delta: Any = None) -> list[str]:
+def said_of(runs: list[Run], delta: Number | None = None) -> list[str]:
     """What an answer about sampled runs holds for, a line for each sampler.
 
     Warns of a ``delta``, one number or several, that is too large.
@@ -153,7 +160,7 @@ def said_of(runs: list[Run], delta: Any = None) -> list[str]:
     return [f"holds for {one}" for one in dict.fromkeys(run.sampler() for run in runs) if one is not None]
 
 
-def alike(steps: list[Any]) -> list[Any]:
+def alike(steps: list[Number]) -> list[Number]:
     """Numbers of steps in one shape, as `Composed` wants them."""
     if all(isinstance(count, int) for count in steps):
         return steps

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import click
 import numpy as np
 
 from jaxacct.cli.runs import Run
 
-PROVEN = "proven, both bounds"
+COLUMNS = ("sampler", "epsilon", "lower", "kind")
+_PROVEN = "proven, both bounds"
 _KINDS = {
     "shuffled": "proven; below, an attack",
     "truncated": "proven; below, an attack",
@@ -17,17 +16,8 @@ _KINDS = {
 }
 
 
-class Cost(NamedTuple):
-    """A row of the comparison."""
-
-    sampler: str
-    epsilon: float
-    lower: float
-    kind: str
-
-
-def sampling_costs(runs: list[Run], delta: float) -> tuple[list[Cost], dict[str, Any]]:
-    """The rows, and the epoch that they are of."""
+def sampling_costs(runs: list[Run], delta: float) -> tuple[list[tuple[str, float, float, str]], dict[str, float]]:
+    """The rows, of `COLUMNS`, and the epoch that they are of."""
     from jaxacct.plotting.samplers import sampler_costs
 
     if len(runs) != 1 or runs[0].family != "gaussian" or runs[0].sample is not None:
@@ -43,5 +33,5 @@ def sampling_costs(runs: list[Run], delta: float) -> tuple[list[Cost], dict[str,
     epochs = max(1, round(number["steps"] / batches))
     noise = number["sigma"] / number.get("sensitivity", 1.0)
     found = sampler_costs([noise], batches=batches, records=int(run.records), epochs=epochs, delta=delta)  # pyright: ignore[reportArgumentType]
-    rows = [Cost(name, float(b.upper[0]), float(b.lower[0]), _KINDS.get(name, PROVEN)) for name, b in found.items()]
+    rows = [(name, float(b.upper[0]), float(b.lower[0]), _KINDS.get(name, _PROVEN)) for name, b in found.items()]
     return rows, {"batches": batches, "epochs": epochs, "records": int(run.records), "noise_multiplier": noise}

@@ -94,7 +94,7 @@ class Chain:
         row = next(_store.read_records(sql, -1, 0), None)
         if row is None:
             raise LedgerTampered(f"{self.store} has lost its first record")
-        record = parsed(*row[:3], NONE)
+        record = parsed(*row[:3], previous=NONE)
         try:
             policy = Policy(record["filter"])
         except LedgerError:

@@ -186,7 +186,7 @@ class Ledger:
         """What is left, in the filter's own parameter, rounded down (float64)."""
         return self._told("remaining")
 
-    def fraction(self) -> Any:
+    def fraction(self) -> np.float64:
         """The share of the budget that is spent, rounded up (float64)."""
         return self._told("fraction")
 

@@ -110,13 +110,14 @@ def read(
         whole = float(np.asarray(guarantee.epsilon(at)))
         spent, left = (_amount(budget, _part(budget, after, name), at) for name in ("spent", "remaining"))
         fraction = float(np.asarray(budget.fraction(after.value)))
-    known: dict[str, Any] = {}
-    if before is not None:
-        known["cost"] = cost = _cost(policy, query, before, after, admitted, at)
-        if not admitted:
-            others = tuple(nearest(query, lambda one: _fits(policy, one, before)))
-            known |= {"refusal": _why(budget, query, cost, left, others), "alternatives": others}
-    return Reading(at, delta is not None, whole, bool(guarantee.is_bound), spent, left, fraction, **known)
+    found = Reading(at, delta is not None, whole, bool(guarantee.is_bound), spent, left, fraction)
+    if before is None:
+        return found
+    cost = _cost(policy, query, before, after, admitted, at)
+    if admitted:
+        return replace(found, cost=cost)
+    others = tuple(nearest(query, lambda one: _fits(policy, one, before)))
+    return replace(found, cost=cost, alternatives=others, refusal=_why(budget, query, cost, left, others))
 
 
 _DELTA = 1e-5

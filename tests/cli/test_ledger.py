@@ -156,6 +156,7 @@ def test_a_ledger_that_does_not_hold_together_has_exit_code_1(run):
         ("create x.db pure_dp epsilon=-1", "epsilon must be"),
         ("create x.db approximate_gdp budget=1 regime=odd", "regime must be"),
         ("create x.db gdp mu=1 epsilon=1 delta=1e-5", "got both"),
+        ("create x.db gdp mu=1 delta=1e-7", "--delta"),
         ("create x.db gdp epsilon=1", "mu for gdp, got epsilon=1"),
         ("create x.db gdp mu=1 --delta 2", "delta must be"),
         ("create x.db magic epsilon=1", "FILTER"),

@@ -7,10 +7,11 @@ writers queue for, with the last record's number and hash and the filter's state
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 SCHEMA = 2
+Row = Sequence[Any]
 
 # `verify` compares these texts with the file's: they change with the schema's number only.
 TABLES = (
@@ -35,7 +36,7 @@ _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE 
 class Sql(Protocol):
     """Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
 
-    def __call__(self, statement: str, **parameters: int | str | None) -> list[Any]:
+    def __call__(self, statement: str, **parameters: int | str | None) -> list[Row]:
         """The rows."""
         ...
 
@@ -105,7 +106,7 @@ def read_head(sql: Sql) -> list[Head]:
     return [Head(*row) for row in sql(_HEAD)]
 
 
-def read_records(sql: Sql, after: int, last: int) -> Iterator[tuple[Any, Any, Any, Any]]:
+def read_records(sql: Sql, after: int, last: int) -> Iterator[Row]:
     """(seq, body, hash, request that it releases) after one record up to another, some hundred in memory at a time."""
     while rows := sql(_READ, after=after, last=last):
         yield from rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxacct.ledger.errors import (
     LedgerBusy,
@@ -16,7 +16,7 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores.base import Sql
+from jaxacct.ledger.stores.base import Row, Sql
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -102,7 +102,7 @@ class PostgresStore:
         """A transaction at READ COMMITTED; the lock on the head's row is what orders writers."""
         with self._translated(), self._connected().begin() as connection:
 
-            def sql(statement: str, **parameters: int | str | None) -> list[Any]:
+            def sql(statement: str, **parameters: int | str | None) -> list[Row]:
                 found = connection.execute(self._sqlalchemy.text(statement), parameters)
                 return [tuple(row) for row in found] if found.returns_rows else []
 

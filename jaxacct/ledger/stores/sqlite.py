@@ -19,7 +19,6 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from jaxacct._files import refuse_special, sync_folder
 from jaxacct.ledger.errors import (
@@ -32,7 +31,7 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores.base import Sql
+from jaxacct.ledger.stores.base import Row, Sql
 
 _CODES: dict[int, type[LedgerError]] = {
     sqlite3.SQLITE_FULL: LedgerFull,
@@ -236,7 +235,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:
-        def sql(statement: str, **parameters: int | str | None) -> list[Any]:
+        def sql(statement: str, **parameters: int | str | None) -> list[Row]:
             return connection.execute(statement, parameters).fetchall()
 
         if connection.in_transaction:

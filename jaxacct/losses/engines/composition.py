@@ -52,7 +52,7 @@ def composition(parts: list[tuple[Quadrature | Closed, Transform, Array]]) -> Co
         turned = times(many, xp.arctan2(found.imag, 1.0 + found.real))
         log_modulus, angle = log_modulus + times(many, log_moduli).sum(1), angle + turned.sum(1)
         turns = turns + xp.abs(turned).sum(1)
-        growth = growth + times(many, log1p(found.error * xp.exp(-log_moduli))).sum(1)
+        growth = growth + times(many, xp.log1p(found.error * xp.exp(-log_moduli))).sum(1)
     power = xp.exp(log_modulus)
     off = power_error(log_modulus, growth) + power * (unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns))
     return Composition(log_total, wrong + unit * (size + 1.0), mean, unit * mean_size, power, angle, off)
