@@ -1,4 +1,4 @@
-"""Array and floating-point utilities: outward rounding, bisection, NumPy or JAX behind one name. No privacy here.
+"""Outward rounding, bisection, FFT powers, and NumPy or JAX behind one name: array utilities, no privacy.
 
 Imports nothing else of the package but :mod:`jaxacct._validate`.
 """

@@ -41,7 +41,7 @@ class RandomAllocation(Mechanism):
     Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
     see what the allocation hides, those of Rényi type do not.
 
-    Bounds are computed by FFT (``jaxacct.losses.allocation``) when numbers are known, inside `jit` on a CPU by a
+    Bounds are computed by FFT (``jaxacct.mechanisms.allocation``) when numbers are known, inside `jit` on a CPU by a
     call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
 
     Attributes:

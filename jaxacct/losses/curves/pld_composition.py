@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.fft_powers import convolved
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.losses.grids.fft_powers import convolved
 from jaxacct.losses.grids.grid import LossGrid
 
 _MOST = 2**24  # points of a composed law: an FFT of a few hundred MiB

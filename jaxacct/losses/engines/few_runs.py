@@ -16,11 +16,12 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS
-from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_outcomes, placed, with_edge
+from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_outcomes
 from jaxacct.losses.engines.law_sums import merged, split
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.losses.engines.two_laws import Half, delta_of_sum, epsilon_of_sum
 from jaxacct.mechanisms.pairs.base import Pair, Survey
+from jaxacct.mechanisms.pairs.cells import placed, with_edge
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 MOST_RUNS = 1024

@@ -1,4 +1,4 @@
-"""Privacy losses on a fixed grid: discretisation, tails and hockey sticks, FFT powers, convex envelopes.
+"""Privacy losses on a fixed grid: discretisation, tails and hockey sticks, convex envelopes.
 
 Imports pairs and numerics.
 """

@@ -15,6 +15,9 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
+from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
+from jaxacct.mechanisms.allocation.sums import sum_of_ratios
+from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
 
@@ -68,8 +71,6 @@ def tables_help(inner: Pair, relation: str) -> bool:
     It has none of noise that hides next to nothing (losses beyond what doubles hold the ratios of) or all but
     everything; and what is read off a table for ``replace`` needs more digits.
     """
-    from jaxacct.losses.allocation.ratios import has_cells
-
     shape = np.broadcast_shapes(*settings_shapes(inner))
     least = _FAINT if relation == "replace" else 0.0
     return any(has_cells(pair, least) for pair in _settings(inner, shape))
@@ -132,8 +133,6 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 def _table(
     structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
 ) -> Masses | None:
-    from jaxacct.losses.allocation.tables import lower_table, upper_table
-
     bounds = _bounds(structure, leaves, t, k)
     return None if bounds is None else (upper_table if upper else lower_table)(bounds, mirrored, ATOMS)
 
@@ -141,9 +140,6 @@ def _table(
 @functools.lru_cache(maxsize=_KEPT)
 def _bounds(structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
-    from jaxacct.losses.allocation.ratios import has_cells, ratio_cells
-    from jaxacct.losses.allocation.sums import sum_of_ratios
-
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):
         return sum_of_ratios(ratio_cells(pair), t, k) if has_cells(pair) else None

@@ -10,6 +10,9 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.allocation.sums import SumBounds
+from jaxacct.mechanisms.allocation.tables import lower_table
+from jaxacct.mechanisms.allocation.window_law import Events
 from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, Masses, nowhere, stacked
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 
@@ -38,10 +41,6 @@ def shuffled_pair(noise: Array, batches: Array, without: float, relation: str) -
 
 @functools.lru_cache(maxsize=256)
 def _table(sigma: float, t: float, without: float, mirrored: bool) -> Masses:
-    from jaxacct.losses.allocation.sums import SumBounds
-    from jaxacct.losses.allocation.tables import lower_table
-    from jaxacct.losses.allocation.window_law import Events
-
     with np.errstate(all="ignore"):
         at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
         p_log, q_log = ((t - 1.0) * _log_below(at / sigma) + _log_below((at - move) / sigma) for move in (2.0, without))

@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.discrete_laws.cells import laws, with_edge
+from jaxacct.losses.engines.discrete_laws.cells import laws
+from jaxacct.mechanisms.pairs.cells import with_edge
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct.losses.grids import fft_powers as fourier
-from jaxacct.losses.grids.fft_powers import convolved
+from jaxacct._numerics import fft_powers as fourier
+from jaxacct._numerics.fft_powers import convolved
 
 
 def _exact(measure, exponent, rest):

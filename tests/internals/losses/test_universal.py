@@ -17,6 +17,7 @@ from jaxacct.losses.engines.choose import grouped
 from jaxacct.losses.engines.discrete_laws import bounds as universal
 from jaxacct.losses.engines.discrete_laws import cells
 from jaxacct.losses.engines.discrete_laws.bounds import Size, universal_bounds
+from jaxacct.mechanisms.pairs.cells import placed
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.response import ResponsePair
@@ -210,7 +211,7 @@ def test_displaced_atoms_are_composed_soundly(side):
 
 def test_points_that_coincide_leave_room_for_edges():
     losses, weights = np.array([[0.5, 0.5, 0.5, 0.5]]), np.array([[0.0, 1.0, 0.0, 0.0]])
-    edges = cells.placed(losses, weights, (np.array([0.5 - 1e-9]), np.array([0.5])), 8)
+    edges = placed(losses, weights, (np.array([0.5 - 1e-9]), np.array([0.5])), 8)
     assert np.isfinite(edges).all()
     assert (np.diff(edges) >= 0).all()
 

@@ -20,21 +20,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, running_greatest, running_least
-from jaxacct._numerics.least import first_least
+from jaxacct._numerics.arrays import Array, array_module, column, running_greatest
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Tails, loss_room
+from jaxacct.mechanisms.pairs.cells import cell_masses, ordered
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 _TINY = 1e-290  # what underflow may hide
 _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
-_EVEN = 0.1  # share of the cells that are spread evenly over all losses
 
 
 class Law(NamedTuple):
@@ -226,78 +223,3 @@ def _cells(tails: Tails) -> _Cells:
     under = (inflated(x[..., :1], first) for x in (tails.p_below, tails.q_below))
     over = (inflated(x[..., -1], last) for x in (tails.p_above, tails.q_above))
     return _Cells(p, p_off, q, q_off, *under, *over)
-
-
-def ordered(tails: Tails) -> Tails:
-    """Tails at losses in order.
-
-    Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
-    close: an atom between two of them would lie in two cells. At the largest so far, none is further off.
-    """
-    rising = lambda x: -running_least(-x)  # noqa: E731
-    return Tails(
-        running_least(tails.p_above),
-        rising(tails.p_below),
-        running_least(tails.q_above),
-        rising(tails.q_below),
-        tails.error,
-    )
-
-
-def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
-    """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
-    xp = array_module(above)
-    right = above[..., :-1] < below[..., 1:]
-    mass = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
-    tail = xp.where(right, above[..., :-1], below[..., 1:])
-    error = xp.maximum(error[..., :-1], error[..., 1:])
-    # The error is one of the truth, which is at most tail / (1 - error); the difference rounds as well.
-    error = error + UNIT
-    error = xp.where(error < 0.5, error / (1.0 - error), np.inf)
-    return xp.maximum(mass, 0.0), xp.where(tail > 0, inflated(2.0 * tail * error, 1e-9), 0.0 * mass)
-
-
-def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) -> Array:
-    """``size + 1`` edges, shape ``(..., size + 1)``, between the first and the last, ``ends``.
-
-    Cells of width h cost the weight in them times h^2, so their density goes with the cube root of that of the weight.
-    ``losses`` are the sorted points of a rough law, shape ``(..., points)``; of ``weights`` only ratios matter.
-    """
-    xp = array_module(losses)
-    low, high = (end[..., None] for end in ends)
-    at = xp.clip(losses, low, high)
-    at = xp.concatenate([low, at, high], -1)
-    gaps = at[..., 1:] - at[..., :-1]
-    none = xp.zeros_like(low)
-    mass = 0.5 * (xp.concatenate([weights, none], -1) + xp.concatenate([none, weights], -1))
-    share = (mass * gaps**2) ** (1.0 / 3.0)
-    # Between points that coincide there is no room: where all weight lies there, edges are even.
-    total = xp.maximum(share.sum(-1, keepdims=True), 1e-300)
-    share = (1.0 - _EVEN) * share / total + _EVEN * gaps / gaps.sum(-1, keepdims=True)
-    reached = xp.concatenate([none, xp.cumsum(share, -1)], -1)
-    wanted = np.arange(size + 1) / size * reached[..., -1:]
-    edges = _interpolated(wanted, reached, at)
-    # Ends are exact: the largest loss is one of them.
-    return xp.concatenate([low, edges[..., 1:-1], high], -1)
-
-
-def with_edge(edges: Array, origin: Array) -> Array:
-    """``edges`` with the nearest of the inner ones moved to ``origin``, shape ``(...)``, where that lies between.
-
-    An atom, or a kink, that is an edge costs nothing.
-    """
-    xp = array_module(edges)
-    origin = origin[..., None]
-    nearest = first_least(xp.abs(edges[..., 1:-1] - origin))[..., None] + 1
-    inside = (origin > edges[..., :1]) & (origin < edges[..., -1:])
-    # Edges stay in order: the nearest one has none between itself and the origin.
-    moved = (np.arange(edges.shape[-1]) == nearest) & inside
-    return xp.where(moved, origin, edges)
-
-
-def _interpolated(x: Array, xs: Array, ys: Array) -> Array:
-    """Row by row, the piecewise linear function through ``(xs, ys)`` at ``x``."""
-    rows = [a.reshape(-1, a.shape[-1]) for a in (x, xs, ys)]
-    if array_module(xs) is np:
-        return np.stack([np.interp(*row) for row in zip(*rows, strict=True)]).reshape(x.shape)
-    return jax.vmap(jnp.interp)(*rows).reshape(x.shape)

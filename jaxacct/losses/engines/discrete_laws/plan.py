@@ -10,9 +10,9 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick
 from jaxacct._numerics.least import first_least
 from jaxacct.losses.engines.composition import times
-from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.cells import placed, with_edge
 
 _COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
 _LEFT_OUT = 21.0  # e-foldings between delta and what is called infinite

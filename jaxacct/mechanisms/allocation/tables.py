@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.allocation.sums import SumBounds
-from jaxacct.losses.allocation.window_law import Events
+from jaxacct.mechanisms.allocation.sums import SumBounds
+from jaxacct.mechanisms.allocation.window_law import Events
 
 _NOTHING = 1e-19  # a mass under either measure of which no more is to be known
 _LEAST = 1e-290  # no smaller probability is worth an atom

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.allocation.plan import planned
-from jaxacct.losses.allocation.ratios import RatioCells
-from jaxacct.losses.allocation.scores import tests_of_scores
-from jaxacct.losses.allocation.window_law import Events, WindowLaw, thinned
+from jaxacct.mechanisms.allocation.plan import planned
+from jaxacct.mechanisms.allocation.ratios import RatioCells
+from jaxacct.mechanisms.allocation.scores import tests_of_scores
+from jaxacct.mechanisms.allocation.window_law import Events, WindowLaw, thinned
 
 _ENOUGH = 1e-14  # a call, or a put, of one ratio that is worth a point of the curve of the sum
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.allocation.plan import Window, chernoff_gaps
+from jaxacct.mechanisms.allocation.plan import Window, chernoff_gaps
 
 _NEAR = 4096  # places of a lattice that are told apart
 

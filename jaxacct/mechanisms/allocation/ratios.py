@@ -14,8 +14,8 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.cells import cell_masses, ordered, placed, with_edge
 
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
 _FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
-from jaxacct.losses.allocation.plan import ALIAS, POINTS, Window, lattice_step, merged_cells
-from jaxacct.losses.allocation.ratios import RatioCells
-from jaxacct.losses.allocation.window_law import Events, WindowLaw
+from jaxacct.mechanisms.allocation.plan import ALIAS, POINTS, Window, lattice_step, merged_cells
+from jaxacct.mechanisms.allocation.ratios import RatioCells
+from jaxacct.mechanisms.allocation.window_law import Events, WindowLaw
 
 _LARGE, _SMALL = (0.7, 0.5, 0.25), (1.4,)  # c, in odds of a participation, for large and for small sums
 _DEPTHS = (1.0, 12.0)  # e-foldings of the mass of sums that a window is made for

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
-from jaxacct.losses.allocation.ratios import RatioCells
+from jaxacct.mechanisms.allocation.ratios import RatioCells
 
 _DEEPEST = 48.0  # e-foldings of calls and puts that are of interest
 _PART = 24.0  # e-foldings of a window
@@ -39,7 +39,7 @@ _TINY = 1e-300  # what is divided by is no less
 
 
 class Window(NamedTuple):
-    """See :mod:`jaxacct.losses.allocation.sums`.
+    """See :mod:`jaxacct.mechanisms.allocation.sums`.
 
     Attributes:
         upper: whether it is for calls and large sums, or for puts and small ones.

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.fft_powers import difference, eta_of, product, spectrum
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.allocation.chernoff import blocks_of, mass_below, outside
-from jaxacct.losses.allocation.plan import Window
-from jaxacct.losses.allocation.ratios import RatioCells
-from jaxacct.losses.grids.fft_powers import difference, eta_of, product, spectrum
+from jaxacct.mechanisms.allocation.chernoff import blocks_of, mass_below, outside
+from jaxacct.mechanisms.allocation.plan import Window
+from jaxacct.mechanisms.allocation.ratios import RatioCells
 
 _MANY = 256  # ratios
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
