@@ -93,7 +93,7 @@ class Ledger:
                 )
             made = self._store.create(*self._chain.first(wanted, delta))
         if create and not made:
-            raise LedgerError(f"{self._store} exists already: leave create=True out to open it")
+            raise LedgerError(f"{self._store} is there already: leave create=True out to open it")
         self._delta: float | None
         with self._reading() as sql:
             self._chain.policy, self._delta = self._chain.stated(sql)
