@@ -40,7 +40,7 @@ def refuse_special_in(folder: Path, what: str) -> None:
     if mode is None:
         return
     if not stat.S_ISDIR(mode):
-        raise ValueError(f"{what} must be a folder, got {folder}, which is none")
+        raise ValueError(f"{what} must be a folder, got {folder}, which is not a folder")
     for place, _, names in os.walk(folder):
         for name in names:
             refuse_special(Path(place) / name, what)

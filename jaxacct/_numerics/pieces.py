@@ -1,4 +1,4 @@
-"""Float64 numbers as float32 pieces whose exact sum they are, so that they pass through float32 programs unrounded.
+"""Splits float64 numbers into float32 pieces with that exact sum, which pass through float32 programs unrounded.
 
 Everything here runs inside ``enable_x64``, in NumPy or JAX, whichever the values are in.
 """

@@ -1,4 +1,4 @@
-"""Bisection of decreasing functions of arrays; the ends that come back were evaluated, not extrapolated."""
+"""Bisection of decreasing functions of arrays; the returned ends were evaluated, not extrapolated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameter that a privacy target asks for: the smallest noise, the largest rate, the most steps."""
+"""`calibrate`: the parameter that just meets a privacy target: the smallest noise, the largest rate, the most steps."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Calibration(NamedTuple):
     """What :func:`calibrate` returns; float64, of the broadcast shape of targets, bracket and mechanism.
 
     Attributes:
-        parameter: a number at which ``delta.upper <= delta`` was seen; NaN where nothing met the target.
+        parameter: a parameter at which the upper bound of delta meets the target; NaN where none was found.
         delta: :class:`jaxacct.Bounds` of delta at that parameter and at the target's epsilon.
         refuted: the nearest parameter tried whose *lower* bound of delta exceeds the target. The best parameter
-            there is lies between it and ``parameter``. NaN where none was found, for one where the bracket's
+            there is lies between it and ``parameter``. NaN where none was found, for example because the bracket's
             least private end meets the target.
         evaluations: how many batches of queries it took.
     """
@@ -82,13 +82,13 @@ def calibrate(
         whole: whether the parameter is a whole number (steps).
         bracket: ``(low, high)``, > 0, any shapes: the answer is sought in there. Without it, 1e-3 to 1e6 for
             ``"smallest"`` and 1 to 2**53 for whole numbers; anything else needs one.
-        tolerance: relative, of the parameter: at most so far beyond the answer the upper bound was seen to miss.
+        tolerance: relative, of the parameter: one at most so far beyond the answer was seen to miss the target.
             Whole numbers may have 0.
         unreachable: ``"raise"`` or ``"nan"``, for targets that the bracket's most private end misses.
         progress: called as ``progress(settled, total)`` after each evaluation.
 
     Returns:
-        A :class:`Calibration`. A ``RuntimeWarning`` says so where ``refuted`` is more than 1 % away, because the
+        A :class:`Calibration`. A ``RuntimeWarning`` is issued where ``refuted`` is more than 1 % away, because the
         bounds of delta are wide there.
 
     Raises:

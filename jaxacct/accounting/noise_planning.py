@@ -29,11 +29,11 @@ class NoisePlan(NamedTuple):
 
     Attributes:
         sigma: the schedule, shape ``(levels,)``, float64.
-        mechanism: the whole of it, each level run as often as ``steps`` says.
+        mechanism: the whole schedule as one mechanism, each level run as often as ``steps`` says.
         delta: :class:`jaxacct.Bounds` of delta at the target's epsilon; ``upper`` is at most the target.
-        utility: of ``sigma``.
+        utility: the utility of ``sigma``.
         constant: the one sigma for all levels that meets the same target, certified likewise.
-        constant_utility: of that.
+        constant_utility: the utility of that constant schedule.
     """
 
     sigma: np.ndarray
@@ -58,24 +58,24 @@ def plan_noise(
 ) -> NoisePlan:
     """The noise of every level of a schedule that maximises ``utility`` under (epsilon, delta)-DP, certified.
 
-    Noise early or late, much or little: with variances weighted by a learning-rate schedule ``w``, for one::
+    For example, with variances weighted by a learning-rate schedule ``w``::
 
         plan_noise(lambda sigma: PoissonSampled(Gaussian(sigma), 0.01), lambda sigma: -(w * sigma**2).sum(),
                    1.0, 1e-5, steps=[250, 250, 250, 250])
 
-    The search moves along a smooth stand-in for the budget, and only its result is certified. With K(t) = t D_(1+t),
+    The search follows a smooth approximation of the budget, and only its result is certified. With K(t) = t D_(1+t),
     the cumulant function of the loss, where D is the Rényi divergence, which adds up over steps,
 
         log delta(epsilon) ~ K(t) - t epsilon - log(t (t + 1)) + slowly varying terms
 
     at the t that makes it least (the saddle point of delta's contour integral). There, moving t changes nothing, so
     at fixed t noise is traded between levels by the gradient of K, with L-BFGS on log sigma, along the set where K
-    stays constant. What K neglects is made up for by a weight for each level, such that the stand-in's gradient is
+    stays constant. A weight for each level corrects what K neglects, such that the approximation's gradient is
     the one of the certified bounds (by differences) where a round starts. At the end of a round the whole schedule
     is scaled until its certified delta meets the target, and the next one starts there.
 
-    A local maximum of a stand-in: the privacy claim does not depend on it, the optimality does. The best of the
-    rounds is returned, and the constant schedule where nothing beats it.
+    The result is a local maximum of the approximation: the privacy claim does not depend on it, the optimality does.
+    The best of the rounds is returned, and the constant schedule where nothing beats it.
 
     Args:
         make: from an array of sigmas, shape ``(levels,)`` and possibly traced, to the mechanisms of one step each:
@@ -86,8 +86,8 @@ def plan_noise(
         delta: target, strictly between 0 and 1.
         steps: how often each level runs, shape ``(levels,)``; fixed in advance, like the schedule.
         relation: see :func:`jaxacct.delta`.
-        rounds: searches and certifications in turn.
-        iterations: of L-BFGS, in each round.
+        rounds: how many rounds, each a search and a certification.
+        iterations: of L-BFGS in each round.
         tolerance: relative, of the scale that meets the budget.
 
     Raises:

@@ -51,9 +51,9 @@ def delta(
         relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
             composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
             record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
-        precision: ``"float32"`` asks no float64 of the accelerator: what needs it runs on the host's CPU. As sound,
-            less tight.
-        devices: over which many settings are spread, for example ``jax.devices()``; None is JAX's default device.
+        precision: ``"float32"`` uses no float64 on the accelerator: steps that need it run on the host's CPU. The
+            bounds are as sound and less tight.
+        devices: devices to spread many settings over, for example ``jax.devices()``; None is JAX's default device.
             With several processes, each makes the same call and gets all results.
         progress: called as ``progress(settled, total)`` while many settings are worked on. Two directions count
             as two settings.

@@ -1,4 +1,4 @@
-"""A query of epsilon or delta in two parts: everything but numbers, which is hashable, and arrays.
+"""A query of epsilon or delta, split into a hashable description and the arrays of its numbers.
 
 :mod:`jaxacct.accounting.on_host` answers it in NumPy, :mod:`jaxacct.accounting.compiled` as a part of a program.
 """

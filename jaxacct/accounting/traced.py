@@ -119,7 +119,7 @@ def _batched(numbers: Any, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[A
 
 def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
     if wanted:
-        raise NotImplementedError("second derivatives do not exist; take finite differences of the first ones")
+        raise NotImplementedError("second derivatives are not available; take finite differences of first derivatives")
     if not smooth:
         raise NotImplementedError(
             "compositions have derivatives for Gaussian, Laplace, mixture, discrete Gaussian and Skellam noise, on "
@@ -148,7 +148,7 @@ def _aligned(shape: tuple[int, ...], mapped: tuple[bool, ...], answer: tuple[int
     sizes, rest = iter(shape[: sum(mapped)]), shape[sum(mapped) :]
     settings = rest[: len(rest) - own]
     if own == 0 and np.broadcast_shapes(rest, answer) != answer:
-        raise NotImplementedError("derivatives in the entries of a table do not exist; in single parameters they do")
+        raise NotImplementedError("derivatives in the entries of a table are not available; those in scalars are")
     axes = [next(sizes) if has else 1 for has in mapped]
     return (*axes, *[1] * (len(answer) - len(settings)), *rest)
 

@@ -1,4 +1,4 @@
-"""An explicit analyst: which query to choose after which outcomes, attaining the worst case of one epsilon."""
+"""`Strategy`: an analyst that attains the worst case at one epsilon; it chooses each query by the outcomes so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of one run of a mechanism without a sample, in exact numbers."""
+"""The law of one run of a mechanism without sampling, in exact numbers."""
 
 from __future__ import annotations
 

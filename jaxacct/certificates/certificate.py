@@ -1,4 +1,4 @@
-"""Certificates: a question, its enclosed answer, and what it takes to find it again."""
+"""`Certificate`: a question, the enclosure of its answer, and what is needed to compute it again."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Certificate:
         relation: what changes, as in `jaxacct.epsilon`.
         given: ``"epsilon"`` or ``"delta"``, what was asked at.
         at: its value, an exact float.
-        lower: a decimal number that the answer is not below.
-        upper: one that it is not above, or ``"inf"``.
+        lower: the lower bound of the answer, a decimal number.
+        upper: the upper bound of the answer, a decimal number or ``"inf"``.
         method: how the enclosure was found.
         bits: working precision.
     """
@@ -49,12 +49,12 @@ class Certificate:
 
     @property
     def certifies(self) -> str:
-        """Of what the number is: the worst case, or an upper bound of it that no data are known to attain."""
+        """What the number bounds: the worst case, or an upper bound of it that no data are known to attain."""
         return certified(self.mechanism, self.relation)
 
     @property
     def digits(self) -> float:
-        """To how many significant digits the answer is known."""
+        """The number of significant digits to which the answer is known."""
         low, high = _or_infinite(self.lower), _or_infinite(self.upper)
         if isinstance(low, float) or isinstance(high, float) or low >= high:
             return math.inf if low == high else 0.0
@@ -69,7 +69,7 @@ class Certificate:
         return lower <= upper and _or_infinite(self.lower) <= upper and lower <= _or_infinite(self.upper)
 
     def check(self) -> bool:
-        """Whether the enclosure is found again with more bits, and where there is a contour along another one."""
+        """Whether a computation with more bits, and along another contour if there is one, confirms the enclosure."""
         if _or_infinite(self.lower) > _or_infinite(self.upper):
             return False
         # At least as many as let every method do its best.
@@ -89,7 +89,7 @@ class Certificate:
         return below and (self.upper == "inf" or fraction_of(at(self.upper).upper) <= target)
 
     def to_json(self) -> str:
-        """One JSON object; `read_certificate` reads it."""
+        """The certificate as one JSON object, for `read_certificate`."""
         answer = "delta" if self.given == "epsilon" else "epsilon"
         return json.dumps(
             {
@@ -121,19 +121,19 @@ def certify(
     """An enclosure of delta (given epsilon) or epsilon (given delta), in ball arithmetic, as a certificate.
 
     It shares no code with `jaxacct.epsilon` and `jaxacct.delta`: parameters are taken as the exact rational numbers
-    that the floats are, and every operation is one of Arb's balls (python-flint, the extra ``certify``). Closed forms,
-    exact sums and residues where there are any; else a contour integral whose errors are bounded (docs/proofs). Takes
-    milliseconds to seconds; where the digits are out of reach (few runs of rare samples, tables of many outputs and
-    steps) the enclosure is wider, and says so in `Certificate.digits`. Where only a dominating pair is known, and not
-    the worst case, that pair is what is certified: `Certificate.certifies` says which.
+    that the floats are, and every operation is one of Arb's balls (python-flint, the extra ``certify``). It uses closed
+    forms, exact sums and residues where they exist, else a contour integral whose errors are bounded (docs/proofs). It
+    takes milliseconds to seconds. Where the digits are out of reach (few runs of rare samples, tables of many outputs
+    and steps) the enclosure is wider; `Certificate.digits` says how wide. Where only a dominating pair is known, and
+    not the worst case, that pair is certified; `Certificate.certifies` says so.
 
     Args:
         mechanism: Gaussians, mixtures of them, Laplace noise, randomized response, discrete Gaussian, discrete Laplace
             and Skellam noise, tables, `PureDP`, `ApproximateDP` and `GDP`; Poisson samples of these, cut or not,
             samples of a fixed size, shuffled batches, one epoch of `RandomAllocation`; compositions; scalar, concrete
             parameters.
-        epsilon: at which delta is asked for, >= 0.
-        delta: at which epsilon is asked for, in (0, 1); exactly one of both is given.
+        epsilon: the epsilon at which delta is enclosed, >= 0.
+        delta: the delta at which epsilon is enclosed, in (0, 1); exactly one of the two is given.
         steps: how often the mechanism runs, fixed in advance.
         relation: ``"add_or_remove"``, ``"add"``, ``"remove"``, ``"replace"``, ``"replace_special"``, ``"zero_out"`` or
             ``"fill_in"``, as in `jaxacct.epsilon`.

@@ -1,4 +1,4 @@
-"""The error of a question that has no certificate."""
+"""`NoCertificateError`: raised where no certificate is found within the limits of work."""
 
 
 class NoCertificateError(ValueError):

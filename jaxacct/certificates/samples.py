@@ -1,4 +1,4 @@
-"""The laws of runs on samples and epochs, in exact numbers: from those of the mechanism that runs on them."""
+"""The laws of runs on samples and epochs, in exact numbers, from the law of the mechanism that runs on them."""
 
 from __future__ import annotations
 

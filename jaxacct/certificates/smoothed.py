@@ -1,4 +1,4 @@
-"""delta(epsilon) of compositions whose transform does not fall: enclosed by means over nearby epsilons.
+"""delta(epsilon) of compositions whose transform does not decay: enclosed by means over nearby epsilons.
 
 f(epsilon) = exp(-epsilon) delta(epsilon) is convex and decreasing. Let F be its mean under a symmetric kernel on
 [-eta, eta]. Then (Lemma 9 of docs/proofs/certificates.md)

@@ -1,4 +1,4 @@
-"""``jaxacct certify``: an answer in ball arithmetic, written as a certificate, and the check of one."""
+"""``jaxacct certify``: writes an answer in ball arithmetic as a certificate, or checks a certificate."""
 
 from __future__ import annotations
 

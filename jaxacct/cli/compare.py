@@ -138,9 +138,9 @@ def _levels(run: Run) -> list[Run]:
     """One run for each level of a schedule; numbers are scalars from here on."""
     values = {**run.parameters, "rate": run.rate}
     if run.sample is not None:
-        raise click.UsageError("filters count add_or_remove: samples of a fixed size have no place here")
+        raise click.UsageError("filters hold for add_or_remove, not for samples of a fixed size: give a rate")
     if run.epoch is not None:
-        raise click.UsageError("filters count steps: epochs have no place here; compare --sampling has them")
+        raise click.UsageError("filters take steps, not epochs of batches: use compare --sampling for those")
     sizes = {len(np.atleast_1d(value)) for value in values.values()}
     size = max(sizes)
     if sizes - {1, size}:

@@ -145,7 +145,7 @@ def _run(
         if name not in given and name != left_out:
             raise click.UsageError(f"{family} needs {shown(name)}")
     if left_out in given or (without in ("rate", "steps") and around[without] is not None):
-        raise click.UsageError(f"{shown(left_out or '')} is what is looked for: leave it out")
+        raise click.UsageError(f"{shown(left_out or '')} is what this command computes: leave it out")
     sizes = (around["sample_size"], around["dataset_size"])
     if (sizes[0] is None) != (sizes[1] is None):
         raise click.UsageError(f"{shown('sample_size')} and {shown('dataset_size')} go together")
@@ -213,7 +213,7 @@ def _of_training(
     if epochs is None:
         return rate, around["steps"]
     if around["steps"] is not None or without in ("steps", "rate"):
-        raise click.UsageError(f"{shown('epochs')} sets the steps, by the rate: leave out what is looked for")
+        raise click.UsageError(f"{shown('epochs')} sets the steps by the rate: give no steps, compute neither")
     share = rate
     if around["sample_size"] is not None:
         share = np.asarray(around["sample_size"], np.float64) / around["dataset_size"]

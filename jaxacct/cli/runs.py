@@ -1,4 +1,4 @@
-"""What runs: a mechanism, how it is sampled, and how often."""
+"""Describes what runs: a mechanism, how it is sampled, and how often."""
 
 from __future__ import annotations
 

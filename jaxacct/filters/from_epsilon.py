@@ -30,7 +30,7 @@ _AROUND = (0.7, 1.0, 2.0)
 def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     """The filter ``name`` with the largest budget whose guarantee is (epsilon, delta)-DP.
 
-    What comes back satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with
+    The filter satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with
     the guarantee's own rounding.
 
         from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0243...
@@ -39,10 +39,10 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     Args:
         name: ``"pure_dp"``, ``"zcdp"``, ``"approximate_zcdp"`` and ``"approximate_dp"`` (which are the same here),
             ``"gdp"``, ``"gdp_residue"``, ``"renyi"``, ``"renyi_any"`` or ``"approximate_gdp"``, whose guarantee is
-            asymptotic and no bound.
+            asymptotic, not a bound.
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
-        others: what else that filter takes: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
+        others: further arguments of that filter: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
             the order at which most Gaussians without sampling fit; samples want a lower one), ``orders``
             (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
             (`gdp_residue`).

@@ -18,7 +18,7 @@ _MOST = 2**31 - 2
 
 
 class Halted(NamedTuple):
-    """What came of a loop.
+    """The result of `halting_scan`.
 
     Attributes:
         carry: after the last admitted step.
@@ -41,7 +41,7 @@ def halting_scan(
     state: Any = None,
     length: ArrayLike | None = None,
 ) -> Halted:
-    """Proposes, asks, runs; again and again, until a proposal is refused or ``length`` steps have run.
+    """Runs a loop under a filter: propose a query, ask, run it; until one is refused or ``length`` steps have run.
 
     ``step(carry, state)`` looks at what has been released so far and returns ``(query, run)``: the query that it wants
     to make, and a function of no arguments that makes it and returns the next carry. ``run`` is called only where
@@ -56,8 +56,8 @@ def halting_scan(
 
         end = jax.jit(lambda filter, carry: halting_scan(step, filter, carry))(filters.renyi(...), carry)
 
-    Nothing that ``step`` itself does is under the filter: whatever touches private data belongs into ``run``. (XLA may
-    execute a ``run`` that was not admitted, under `vmap` for one; its result is discarded.)
+    The filter does not cover what ``step`` itself does: whatever touches private data belongs into ``run``. (XLA may
+    execute a ``run`` that was not admitted, for example under `vmap`; its result is discarded.)
 
     The loop is one ``jax.lax.while_loop``: budgets, states and ``length`` may be traced, ``vmap`` maps over many
     interactions (each stops by itself), and a float32 program stays float32.

@@ -165,7 +165,7 @@ def odometer(
 ) -> Odometer:
     """An odometer for the queries of ``filter``, whose budget is the largest amount that it counts to.
 
-    What it reads and by which theorem, by the kind of ``filter`` (P, Q: outputs on either of two neighbours):
+    The reading and its theorem depend on the kind of ``filter`` (P, Q: outputs on either of two neighbours):
 
     - `pure_dp`: the sum of epsilons. The loss never exceeds it: exact, no delta.
     - `renyi`: the running divergence R at its one order, which is ex-post Rényi privacy as it stands. `epsilon`
@@ -184,7 +184,7 @@ def odometer(
         orders: concrete numbers above 1, fixed in advance, for `zcdp` and `gdp`; by default 1 + 2^k, k from -1 to 9.
 
     Raises:
-        ValueError: another filter; levels or orders where they make no sense.
+        ValueError: another filter; levels or orders that the filter does not take.
     """
     if not isinstance(filter, _FAMILIES):
         raise ValueError(f"filter must be a pure_dp, zcdp, renyi or gdp filter, got {type(filter).__name__}")

@@ -32,18 +32,19 @@ _FAR = 640.0  # an epsilon that stands for infinity where some loss may be infin
 class Accountant(privacy_accountant.PrivacyAccountant):
     """Certified upper bounds of epsilon and delta for composed ``DpEvent``\\ s, fixed in advance.
 
-    What it supports, and what each event is read as, is that of :func:`jaxacct.interop.from_dp_event`; ``compose``
-    raises dp_accounting's ``UnsupportedEventError`` for the rest, and ``supports`` says so beforehand. Parameters that
-    make no sense count as unsupported. A composition with a part that is not private has epsilon inf and delta 1.
+    It supports the events of :func:`jaxacct.interop.from_dp_event`, read as the same mechanisms; ``compose``
+    raises dp_accounting's ``UnsupportedEventError`` for others, and ``supports`` says so beforehand. Events with
+    invalid parameters count as unsupported. A composition with a part that is not private has epsilon inf and delta 1.
 
     dp_accounting lets applications be adaptive in that each query may depend on earlier outputs; the *parameters* of
     the events, and when to stop, must not (for that there are :mod:`jaxacct.filters`).
 
     Args:
         neighboring_relation: as for dp_accounting's own accountants.
-        noise_over: what noise multipliers are over; it matters under ``REPLACE_ONE`` only. ``"bound"``: the bound C on
-            one record's value, as dp_accounting defines its events, so that sums move by 2 C. ``"sensitivity"``: what
-            the sum moves by, for whoever has doubled C already, as jax_privacy's ``clipping.sensitivity`` does.
+        noise_over: what noise multipliers are relative to; it matters under ``REPLACE_ONE`` only. ``"bound"``: the
+            bound C on one record's value, as dp_accounting defines its events, so that sums move by 2 C.
+            ``"sensitivity"``: the sum's sensitivity, for callers that have doubled C already, as jax_privacy's
+            ``clipping.sensitivity`` does.
 
     Raises:
         ValueError: no relation, or another ``noise_over``.

@@ -1,4 +1,4 @@
-"""jax_privacy's batch selection strategies as mechanisms of this library; reads attributes, imports nothing of it."""
+"""jax_privacy's batch selection strategies as mechanisms of this library; it does not import jax_privacy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jaxacct.mechanisms.base import Mechanism
 
 
 def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int | None = None) -> Mechanism:
-    """All of a run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.
+    """The whole run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.
 
     A strategy with groups of equal size (``EQUAL_SPLIT``) is for ``replace_special`` and ``replace`` only.
 
-    For noise that is independent from step to step (DP-SGD); correlated noise (matrix factorisation) is not this.
+    Valid for noise that is independent from step to step (DP-SGD), not for correlated noise (matrix factorisation).
 
     ========================== ========================================================================================
     strategy                   here

@@ -58,7 +58,7 @@ def stop_when_spent(step: int, state: Any, aux: object) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilteredConfig:
-    """An ``ExecutionPlanConfig`` of jax_privacy whose every step a filter is asked for::
+    """An ``ExecutionPlanConfig`` of jax_privacy that asks a filter before every step::
 
         plan = interop.FilteredConfig(filter=budget, schedule=training.constant(1.0, rate, 5000), expected_batch=256)
         trainer = jax_privacy.training.DPTrainer(config=plan, loss_fn=loss, optimizer=optax.adam(1e-3))
@@ -69,8 +69,8 @@ class FilteredConfig:
         budget.guarantee.epsilon(1e-5)
 
     Clipping, batch selection (plain Poisson samples) and the loop are jax_privacy's; the noise is drawn here, because
-    its multiplier may follow what was released. A refused step releases nothing: its gradient is zero, and so are all
-    that follow.
+    its multiplier may depend on releases. A refused step releases nothing: its gradient is zero, and so are all later
+    ones.
 
     The guarantee is the filter's, for adding or removing one example and for real arithmetic: jax_privacy sums in
     floating point (:mod:`jaxacct.training` is exact there). The plan's ``dp_event`` is ``UnsupportedDpEvent``, because
@@ -80,7 +80,7 @@ class FilteredConfig:
         filter: from :mod:`jaxacct.filters`.
         schedule: from :mod:`jaxacct.training.schedules`, of one sampling rate below 1; it sees the norm of the noisy
             gradient, and no accuracy. Its planned steps are the most that ``fit`` runs.
-        expected_batch: what noisy sums are divided by; public.
+        expected_batch: the public number that noisy sums are divided by.
         l2_clip_norm: L2 bound C of each example's gradient.
 
     Raises:

@@ -49,7 +49,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> M
             zero). Ask the result about the same relation.
 
     Returns:
-        A mechanism for `jaxacct.epsilon` and the rest; ``ApproximateDP(0, 1)`` for what is not private.
+        A mechanism for `jaxacct.epsilon` and the like; ``ApproximateDP(0, 1)`` for an event that is not private.
 
     Raises:
         UnreadableEvent: a ValueError; an event without an analysis under this relation, or senseless parameters.

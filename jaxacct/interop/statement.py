@@ -51,7 +51,7 @@ def dp_sgd_statement(
     delta: float | None = None,
     records_per_user: int | None = None,
 ) -> Statement:
-    """The privacy of a DP-SGD run that was fixed in advance, in words, for the samplers that people use.
+    """A privacy statement, in words, for a DP-SGD run that was fixed in advance, under the common samplers.
 
     It takes the place of TensorFlow Privacy's ``compute_dp_sgd_privacy_statement(number_of_examples, batch_size,
     num_epochs, noise_multiplier, delta, ..., max_examples_per_user)``. Microbatches are not covered.

@@ -37,7 +37,7 @@ def loads(text: str) -> Any:
         tree = json.loads(text)
         same = dumps(tree) == text
     except (ValueError, TypeError, RecursionError) as problem:
-        raise LedgerCorrupted(f"a record is no JSON: {problem}") from None
+        raise LedgerCorrupted(f"a record is not JSON: {problem}") from None
     if not same:
         raise LedgerCorrupted("a record is not in canonical form")
     # Not every Python refuses deep nests by itself, and what reads the tree calls itself for each level.
@@ -104,7 +104,7 @@ def decoded(tree: object) -> Any:
             return _from_bytes(inner)
     if isinstance(tree, dict) and set(tree) == {"type", "fields"} and isinstance(tree["fields"], dict):
         return _dataclass(str(tree["type"]), tree["fields"])
-    raise LedgerCorrupted(f"a record holds what no value is written as: {str(tree)[:80]}")
+    raise LedgerCorrupted(f"a record holds something that is not a written value: {str(tree)[:80]}")
 
 
 def _checked(text: str, name: str) -> str:

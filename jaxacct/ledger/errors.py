@@ -9,15 +9,15 @@ from __future__ import annotations
 
 
 class LedgerError(RuntimeError):
-    """Base of what follows."""
+    """The base class of all errors of a ledger."""
 
 
 class LedgerMissing(LedgerError):
-    """There is no ledger at this place, and none was to be made."""
+    """There is no ledger at this place, and the call was not to create one."""
 
 
 class LedgerUnavailable(LedgerError):
-    """It cannot be opened, read or written: permissions, a read-only disk, a server that does not answer."""
+    """The ledger cannot be opened, read or written: permissions, a read-only disk, a server that does not answer."""
 
 
 class LedgerBusy(LedgerError):
@@ -29,19 +29,19 @@ class LedgerFull(LedgerError):
 
 
 class LedgerCorrupted(LedgerError):
-    """The file is no database, or a damaged one, or what it holds is no ledger."""
+    """The file is not a database, or is damaged, or holds no ledger."""
 
 
 class LedgerTampered(LedgerCorrupted):
-    """It reads well, but the chain of hashes is broken, cut short, or does not replay."""
+    """The ledger can be read, but its chain of hashes is broken or cut short, or its decisions do not replay."""
 
 
 class LedgerTooNew(LedgerError):
-    """A later version of jaxacct wrote it."""
+    """A later version of jaxacct wrote the ledger."""
 
 
 class LedgerMismatch(LedgerError, ValueError):
-    """It was made for another filter than the one it was opened with."""
+    """The ledger was made for another filter than the one it was opened with."""
 
 
 class LedgerClock(LedgerError):

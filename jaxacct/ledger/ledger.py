@@ -28,7 +28,7 @@ from jaxacct.ledger.verify import Verification, entries, verified, walked
 
 
 class Ledger:
-    """A durable record of what was asked of a budget, admitted, refused and released; see the package's page.
+    """A privacy budget on disk, with a durable record of every request: admitted, refused, released.
 
     ``request`` charges before it answers, in one transaction: when it has returned True the charge is on the disk, and
     no two processes can take the same part of the budget. Release only then. A process that dies between the charge
@@ -39,8 +39,8 @@ class Ledger:
     `verify` checks the hashes and replays every decision. To find a history that was cut short or rewritten as a whole,
     keep a head outside (``print(ledger.verify().head)``) and hand it in again: ``ledger.verify(head)``.
 
-    What is charged is what was written down: a query is put into text, and the filter sees what the text says. So a
-    `natural` filter takes the index of a member, and of numbers and arrays the bits count, not the object.
+    The filter decides what was written down: a query is serialised to text, and the filter gets what is read back. So
+    a `natural` filter takes the index of a member, and numbers and arrays count by their bits, not as objects.
 
     Objects may be used from several threads, and after ``os.fork`` in the child. A call inside ``jax.vmap`` or
     ``jax.grad`` is made once, however many results come out; inside ``jit`` and ``scan`` it raises.
@@ -93,7 +93,7 @@ class Ledger:
                 )
             made = self._store.create(*self._chain.first(wanted, delta))
         if create and not made:
-            raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
+            raise LedgerError(f"{self._store} exists already: leave create=True out to open it")
         self._delta: float | None
         with self._reading() as sql:
             self._chain.policy, self._delta = self._chain.stated(sql)
@@ -134,7 +134,7 @@ class Ledger:
 
         Raises:
             ValueError: a query that the filter does not take, or that cannot be written down; a label that is no text.
-            LedgerError: nothing was charged, but for a server's connection that broke during the commit.
+            LedgerError: nothing was charged, unless a server's connection broke during the commit.
         """
         _validate.instance(str, label=label)
         tree, words = canonical.encoded(query, "query"), canonical.encoded(label, "label")
@@ -201,7 +201,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Number and hash of the last record, ``"17:3f..."``; believe it only as far as `verify` does."""
+        """Number and hash of the last record, ``"17:3f..."``; it is checked only by `verify`."""
         place = self._place()
         return head_of(place.seq, place.hash)
 
@@ -235,7 +235,7 @@ class Ledger:
 
         Raises:
             ValueError: another format; a request that has no event.
-            ImportError: no dp_accounting for events.
+            ImportError: events were asked for, and dp_accounting is not installed.
         """
         _validate.one_of(("json", "dp_events"), format=format)
         if format == "dp_events":

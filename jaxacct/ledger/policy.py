@@ -75,7 +75,7 @@ class Policy:
         leaves, structure = jax.tree.flatten(self.start.value)
         found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
         if not isinstance(found, list) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
-            raise LedgerCorrupted("the head's state is none of this filter's")
+            raise LedgerCorrupted("the head's state is not a state of this ledger's filter")
         return State(jax.tree.unflatten(structure, found), text, canonical.digest(text))
 
     def decide(self, query: object, state: State) -> tuple[bool, State]:

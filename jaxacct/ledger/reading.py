@@ -1,4 +1,4 @@
-"""Tells what a request costs, what is spent and what is left of a ledger's budget, also as epsilons."""
+"""Describes what a request costs and what is spent and left of a ledger's budget, also as epsilons."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class Reading:
     """A ledger's budget before or after a request; ``print`` it.
 
     Attributes:
-        delta: at which epsilons are quoted.
+        delta: the delta at which epsilons are quoted.
         delta_stated: whether the ledger was made with that delta, or it is the default.
         epsilon: of the whole budget: the guarantee for all that was and will be admitted, at ``delta``.
         is_bound: True if ``epsilon`` is a proven bound, False if it is asymptotic.
-        spent: by all that was admitted, rounded up.
-        left: rounded down.
+        spent: the cost of everything that was admitted, rounded up.
+        left: the budget that is left, rounded down.
         fraction: the share that is spent, rounded up.
         cost: of the request, or None where there is none, or its cost depends on more than the request and it was
             refused.
-        alternatives: in place of a request that was refused, what would have been admitted at that moment.
+        alternatives: for a refused request, similar ones that would have been admitted at that moment.
         refusal: why it was refused, in words; None for one that was admitted.
     """
 
@@ -74,7 +74,7 @@ class Reading:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """What is printed, a line each."""
+        """The printed text, line by line."""
         lines = [] if self.cost is None else [f"cost    {self.cost.text()}"]
         if self.refusal is not None:
             lines.append(f"why     {self.refusal}")

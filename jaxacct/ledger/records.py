@@ -83,7 +83,7 @@ def parsed(seq: object, body: object, digest: object, previous: str | None = Non
     record = canonical.loads(body)
     kind = record.get("kind") if isinstance(record, dict) else None
     if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED:
-        raise LedgerCorrupted(f"record {seq} is no record of a ledger")
+        raise LedgerCorrupted(f"record {seq} is not a record of a ledger")
     numbers = [record["at"], record["seq"]] + ([record["of"]] if kind == "release" else [])
     if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):
         raise LedgerCorrupted(f"record {seq} is no record of a ledger: a number is none")
@@ -92,7 +92,7 @@ def parsed(seq: object, body: object, digest: object, previous: str | None = Non
     if kind == "request":
         typed = type(record["admitted"]) is bool and isinstance(record["label"], str)
     if not typed:
-        raise LedgerCorrupted(f"record {seq} is no record of a ledger: a field has another type")
+        raise LedgerCorrupted(f"record {seq} is not a record of a ledger: a field has a wrong type")
     if record["seq"] != seq or (kind == "create") != (seq == 0):
         raise LedgerTampered(f"record {seq} says that it is record {record['seq']} ({kind})")
     if previous is not None and record["previous"] != previous:

@@ -15,11 +15,11 @@ from jaxacct.ledger.stores.base import Sql
 
 @dataclass(frozen=True)
 class Verification:
-    """A history that holds together.
+    """The result of a successful verification.
 
     Attributes:
         head: number and hash of the last record: keep it elsewhere, and give it to the next `verify`.
-        requests: how many were asked.
+        requests: how many requests were made.
         admitted: how many of them were charged.
         refused: how many were not.
         released: how many outputs were said to have been released.

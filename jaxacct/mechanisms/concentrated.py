@@ -62,9 +62,9 @@ class ZeroConcentratedDP(Symmetric):
 class RenyiDP(Symmetric):
     """Any mechanism with Rényi divergence of at most ``epsilon`` at ``order``, in both directions (Mironov 2017).
 
-    For the relation that is asked about. Divergences of one order add up over runs; otherwise as
-    ``ZeroConcentratedDP``, with the conversion at this one order. The lower bound is the exact curve of the Gaussian
-    mechanism of that divergence, a member of the class that is not its worst.
+    The claim is for the relation that is asked about. Divergences of one order add up over runs. Otherwise it is
+    treated like ``ZeroConcentratedDP``, with the conversion at this one order. The lower bound is the exact curve of
+    the Gaussian mechanism of that divergence, a member of the class that is not its worst.
 
     Attributes:
         order: above 1; any shape.

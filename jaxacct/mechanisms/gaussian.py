@@ -1,4 +1,4 @@
-"""`Gaussian` and `GDP`: the Gaussian mechanism, and what is known to be as private as one."""
+"""`Gaussian` and `GDP`: the Gaussian mechanism, and any mechanism that is mu-GDP."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class MixtureOfGaussians(Mechanism):
         weights: as many numbers, 0 or at least 1e-300, that sum up to 1; each is divided by their sum.
 
     Raises:
-        ValueError: concrete values that are none of these, or lists of different length.
+        ValueError: concrete values outside these ranges, or lists of different length.
     """
 
     sigma: ArrayLike

@@ -30,7 +30,7 @@ class RandomAllocation(Mechanism):
     With (P, Q) the pair of ``mechanism`` for `remove`, one participation has the pair of the mixture over i of
     Q x .. x P (at i) x .. x Q and the product Q x .. x Q; for `add` the two are exchanged. Its ratio is the mean of t
     independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
-    noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
+    noise as well, as long as (P, Q) dominates each of them: more noise than declared is sound, at the same epsilon.
     For k participations the upper bound is proven: that of k epochs of one participation and a k-th part of the
     batches each. The lower one is that of an attack, a test on the sum of log(1 + c r) over the ratios r
     of all t batches. `replace` is bounded from above by the antipodal pair of an epoch's pair, and from below by

@@ -27,13 +27,13 @@ class Shuffled(Mechanism):
     cuts anew when a record leaves, neighbours differ in many batches, and nothing here holds.) `replace` has the
     parameters of a record that comes or goes, as in ``PoissonSampled``.
 
-    *What is which.* The **upper** bound is that of one run of ``mechanism`` on data that are not shuffled: the record
-    is in one batch, and who is told which knows no less. It is proven, for every pair; nothing is gained from the
-    shuffle itself. The **lower** bound is that of an attack. For Gaussians it is that of Chua et al. 2024, "How private
-    are DP-SGD implementations?": all other records pull the other way, so that the batch of the record moves by 2
-    with it and by 1 without it, and the largest of all batch sums is looked at. For other mechanisms, and where that
-    is the better attack, all other records are 0, which makes it random allocation. The truth lies between, and may
-    lie anywhere. Proofs are in docs/proofs/shuffled.md.
+    *The two bounds.* The **upper** bound is that of one run of ``mechanism`` on data that are not shuffled: the record
+    is in one batch, and an adversary who is told which knows no less. It is proven, for every pair, and has no gain
+    from the shuffle itself. The **lower** bound is that of an attack. For Gaussians it is that of Chua et al. 2024,
+    "How private are DP-SGD implementations?": all other records pull the other way, so that the batch of the record
+    moves by 2 with it and by 1 without it, and the attack looks at the largest batch sum. For other mechanisms, and
+    where that is the better attack, all other records are 0, which makes it random allocation. The truth lies between,
+    and may lie anywhere. Proofs are in docs/proofs/shuffled.md.
 
     Attributes:
         mechanism: what runs on each batch: anything with one pair a run.

@@ -22,7 +22,7 @@ class FromTables(Mechanism):
     """Has output o with probability ``p[o]`` on a dataset with the record, ``q[o]`` without it.
 
     (p, q) must dominate every pair of neighbours, or be the only one. It is the pair of `remove`, (q, p) that of `add`;
-    each table is divided by its sum. An output that only one side has makes an infinite loss. `replace` is another
+    each table is divided by its sum. An output that only one side can give has an infinite loss. `replace` is another
     relation; for tables of two replaced records ``"add_or_remove"`` gives the worse of both directions.
 
     Attributes:

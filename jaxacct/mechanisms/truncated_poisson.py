@@ -28,11 +28,11 @@ from jaxacct.mechanisms.subsample import Subsample
 class TruncatedPoisson(Subsample):
     """Runs a Gaussian ``mechanism`` on a Poisson sample of ``rate``, cut to ``largest`` records at random if need be.
 
-    The static shapes that accelerators want. When a full sample takes in a record x, that record may take the place of
-    another one, which moves a sum by up to twice the sensitivity. But a full sample with x is distributed as x beside
-    ``largest - 1`` of the others, and so is what a sample with that many others holds without x: next to those it is
-    one record that moves. With K the number of *other* records with heads, a share s of the cut samples with x is
-    counted to those of K = ``largest - 1``, and an adversary is told which of three cells a sample is in:
+    This gives the static shapes that accelerators need. When a full sample takes in a record x, that record may take
+    the place of another one, which moves a sum by up to twice the sensitivity. But a full sample with x is distributed
+    as x beside ``largest - 1`` of the others, and so is what a sample with that many others holds without x: next to
+    those it is one record that moves. With K the number of *other* records with heads, a share s of the cut samples
+    with x is counted to those of K = ``largest - 1``, and an adversary is told which of three cells a sample is in:
 
     ====================  =====================  =====================  ===============================================
     relation              K < largest - 1        K = largest - 1 and    all other cut samples
@@ -52,10 +52,10 @@ class TruncatedPoisson(Subsample):
     `replace_special` the record's place is filled by one of value 0; under `add` and `remove` there is one place less
     to be drawn for.
 
-    *What is which.* The upper bound is that of these pairs, which is proven (``docs/proofs/truncated-poisson.md``). The
-    lower bound is that of the best attack known: all other records have the value 0, and the record is in the sample
-    with its exact probability, `PoissonSampled` of that rate. They differ by what cutting costs: little where samples
-    are seldom cut.
+    *The two bounds.* The upper bound is that of these pairs, which is proven (``docs/proofs/truncated-poisson.md``).
+    The lower bound is that of the best attack known: all other records have the value 0, and the record is in the
+    sample with its exact probability, `PoissonSampled` of that rate. They differ by what cutting costs: little where
+    samples are seldom cut.
 
     Attributes:
         mechanism: a Gaussian, `GDP`, or a composition of such, with parameters for a record that is in the sample or

@@ -35,10 +35,10 @@ class SampledWithReplacement(Subsample):
       others that pull in opposite directions: both bounds are bounds of the worst case.
     * `replace` has the pair of ``WithReplacementPair``, which is proven for every step by itself. The *upper* bound is
       that of its composition. The *lower* one is that of the best attack known, the pair of `remove` or of `add` in
-      every step; for one step it is the upper one but for less than P[J > 1].
+      every step; for one step the two differ by less than P[J > 1].
 
-    Proofs: ``docs/proofs/samples-with-replacement.md``. What is drawn more than 32 times (fewer, where that is less
-    likely than 1e-22) counts as revealed.
+    Proofs: ``docs/proofs/samples-with-replacement.md``. A record that is drawn more than 32 times (fewer, where that
+    is less likely than 1e-22) counts as revealed.
 
     Attributes:
         mechanism: a Gaussian, `GDP`, or a composition of such, with parameters for replaced records.

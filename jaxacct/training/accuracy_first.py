@@ -53,7 +53,7 @@ _HALVINGS = 50
 
 
 class Rounds(NamedTuple):
-    """How a run spends more and more, fixed before it starts.
+    """The growing budgets of a run's rounds, fixed before it starts.
 
     Attributes:
         sigmas: the noise multiplier of each round's steps, float32 values.

@@ -84,12 +84,12 @@ def make_individual_step(
 ) -> Callable[[IndividualTrainState, object, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
     """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
 
-    Everybody's gradient norm at the current parameters is charged to their own account, sampled or not. Then coins say
-    who of those that take part is in the sample; each gradient is clipped to the norm *that was charged* (so the charge
-    covers the contribution whatever ``norms`` computes, and however a compiler rounds), summed exactly, and noised.
-    Who has nothing left contributes exactly nothing. The sum is divided by rate times ``size``, a public number: the
-    number of participants is private, and so is the number of records. ``data`` has one row for each account of the
-    filter; rows that stand for nobody may be added to it, of a gradient that is 0.
+    Every example's gradient norm at the current parameters is charged to its own account, sampled or not. Then coins
+    decide which of the examples that take part are in the sample. Each gradient is clipped to the norm *that was
+    charged* (so the charge covers the contribution whatever ``norms`` computes, and however a compiler rounds), summed
+    exactly, and noised. An example with no budget left contributes exactly nothing. The sum is divided by rate times
+    ``size``, a public number: the number of participants is private, and so is the number of records. ``data`` has one
+    row for each account of the filter; rows that stand for nobody may be added to it, of a gradient that is 0.
 
     Nothing stops a run: choose the number of steps beforehand or from released quantities, and ``sigma`` and ``rate``
     likewise (they may change from step to step). docs/how-to/individual-budgets.md says what the guarantee asks.

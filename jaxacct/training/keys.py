@@ -26,7 +26,7 @@ class Keys(NamedTuple):
 
 
 def fresh_keys() -> Keys:
-    """Keys from the operating system's entropy: what a private run uses.
+    """Keys from the operating system's entropy, as a private run needs them.
 
     Each root takes all 64 bits of a threefry key from ``os.urandom``. ``jax.random.key(seed)`` would hold
     32 bits of a seed, few enough to try them all. Sixty-four bits are what JAX's generator offers; it is a

@@ -47,7 +47,7 @@ class StepRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a run.
+    """The result of a training run.
 
     Attributes:
         state: the last state.
@@ -95,11 +95,11 @@ def fit(
         evaluate_every: steps between evaluations.
         interrupted: asked before every step.
         on_step: called after every admitted step with its record and the latest held-out accuracy.
-        before: the ``DurableRun`` that ``step`` and ``state`` are of, where it may be a resumed one: its history is the
-            beginning of this one's.
+        before: the ``DurableRun`` that ``step`` and ``state`` belong to, if it may be a resumed one: its history
+            becomes the beginning of the outcome's.
 
     Raises:
-        ValueError: a state that is none, counts that are none, a ``step`` or ``evaluate`` that returns something else.
+        ValueError: an invalid state or count, or a ``step`` or ``evaluate`` that returns something else.
     """
     _validate.function(step=step, evaluate=evaluate, interrupted=interrupted, on_step=on_step)
     _validate.instance(TrainState, state=state)

@@ -55,7 +55,7 @@ def filtered_aggregate(
 ) -> optax.GradientTransformationExtraArgs:
     """Clips per-example gradients, asks the filter, adds Gaussian noise: the first link of an ``optax.chain``.
 
-    In place of :func:`optax.contrib.differentially_private_aggregate`, in a loop of one's own::
+    It replaces :func:`optax.contrib.differentially_private_aggregate` in a custom training loop::
 
         private = training.filtered_aggregate(budget, schedule, keys, clip_norm=1.0, size=len(x))
         optimizer = optax.chain(private, optax.adam(1e-3))
@@ -77,7 +77,7 @@ def filtered_aggregate(
     :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm, which microbatches and shards; the last step
     of an approximate GDP filter, which needs a smaller clip norm, is then refused.
 
-    Whoever branches a state (two updates from one) uses a step's noise twice; that is for the loop to avoid.
+    Two updates from one state would use a step's noise twice; the loop must avoid that.
 
     Args:
         filter: from :mod:`jaxacct.filters`.
@@ -93,7 +93,7 @@ def filtered_aggregate(
         *parameter shape), and ``valid``, (batch,) bool: which rows are in the sample (all, if not given).
 
     Raises:
-        ValueError: a clip norm or size that is none; gradients of different batch lengths or of more than 2^18 rows.
+        ValueError: an invalid clip norm or size; gradients of different batch lengths or of more than 2^18 rows.
     """
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)

@@ -42,10 +42,10 @@ from jaxacct.training.step import budget_of, joined, taking
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sampler:
-    """What draws the batches of a mechanism; make it with `sampler`. Static: a program holds it as a constant.
+    """Draws the batches of a mechanism; make it with `sampler`. Static: a program holds it as a constant.
 
     Attributes:
-        mechanism: what every run of it costs.
+        mechanism: the mechanism that one run is accounted for as.
         size: number of examples, public.
         steps: training steps in one run of the mechanism: the batches of an epoch, or 1.
         capacity: places of a sample, static; no sample has more examples.
@@ -95,7 +95,7 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         raise ValueError("mechanism must have concrete scalar parameters to draw from")
     noise = as_mechanism(mechanism.mechanism)._gaussian_noise()
     if noise is None:
-        raise ValueError(f"mechanism must be one of a Gaussian, got {type(mechanism.mechanism).__name__}")
+        raise ValueError(f"mechanism must sample a Gaussian, got {type(mechanism.mechanism).__name__}")
     drawn = made(mechanism, size)
     capacity = -(-drawn.places // piece) * piece
 

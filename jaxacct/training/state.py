@@ -1,4 +1,4 @@
-"""What a training run carries, and what a step asks for and reports."""
+"""The state that a training run carries, and the proposal and report of a step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TrainState(NamedTuple):
 
 
 class StepReport(NamedTuple):
-    """What one step lets the world know, all scalars; nothing here is an un-noised statistic of private data.
+    """The public report of one step, all scalars; nothing here is an un-noised statistic of private data.
 
     Attributes:
         admitted: bool; False means that nothing was released and the parameters are what they were.

@@ -92,7 +92,7 @@ def make_step(
 ) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
-    Only if it admits are examples sampled, gradients clipped and noised and the parameters moved.
+    Only if the filter admits the step are examples sampled, gradients clipped and noised, and parameters moved.
 
     The query that the filter is charged with is built here from the very float32 numbers that the step then
     uses. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
@@ -125,10 +125,10 @@ def make_split_step(
     donate: bool = False,
     size: int | None = None,
 ) -> SplitStep:
-    """The step of :func:`make_step` in two halves: what :func:`jaxacct.training.durable_run` is given.
+    """The step of :func:`make_step` in two halves, for :func:`jaxacct.training.durable_run`.
 
-    Arguments and errors as in :func:`make_step`. Whoever calls ``take`` with a proposal must have asked for it with
-    that very state: ``take`` believes it.
+    Arguments and errors as in :func:`make_step`. Call ``take`` only with a proposal that ``ask`` made for that very
+    state: ``take`` does not check it.
     """
     _validate.truth(donate=donate)
     ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)

@@ -41,7 +41,7 @@ LINES = [
     ("calibrate --epsilon 1 --delta 1e-5 --rate 1.5", "rate must be between 0 and 1, got 1.5"),
     ("calibrate --epsilon 0 --delta 1e-12 --steps 100", "reachable inside the bracket"),
     ("calibrate --delta 1e-5", "--epsilon"),
-    ("calibrate --epsilon 1 --delta 1e-5 --sigma 1", "--sigma is what is looked for"),
+    ("calibrate --epsilon 1 --delta 1e-5 --sigma 1", "--sigma is what this command computes"),
     ("calibrate --epsilon 1 --delta 1e-5 --seek rate", "gaussian needs --sigma"),
     ("calibrate --epsilon 1 --delta 1e-5 --seek steps --sigma 1 --steps 3", "--steps is what"),
     ("calibrate --epsilon nan --delta 1e-5", "epsilon must be"),

@@ -101,7 +101,7 @@ def plan_order(
     steps: ArrayLike = 1,
     orders: Sequence[float] | None = None,
 ) -> float:
-    """The order at which a planned schedule is best served by `renyi`: pick it before the first query.
+    """The best order of `renyi` for a planned schedule; pick it before the first query.
 
     Without ``epsilon``, the order at which the plan's own epsilon at ``delta`` is least. With it, the order
     whose (epsilon, delta) budget admits the most steps of the plan, repeated if it ends early. The filter's

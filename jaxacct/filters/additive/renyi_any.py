@@ -176,7 +176,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     delta is no filter: two rounds reach 1.97 delta, because a loss that turned out low can be continued at one order
     and one that turned out high at another.
 
-    It pays when it is not known which order will be the best one; where the schedule is roughly known, `renyi` at the
+    Use it when it is not known which order will be the best one. If the schedule is roughly known, `renyi` at the
     order of `plan_order` admits some per cent more.
 
     Args:

@@ -1,4 +1,4 @@
-"""The zCDP filters: a budget for the sum of rhos, alone or beside one for the probability of failing."""
+"""The zCDP filters: a budget for the sum of rhos, alone or with a second budget for the sum of deltas."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
 def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0.5) -> ApproximateZCDPFilter:
     """The filter of Whitehouse et al. 2023 for (epsilon_i, delta_i)-DP queries under an (epsilon, delta) budget.
 
-    ``share`` of delta is there for the queries' deltas to add up in; the rest goes into advanced composition, by the
+    ``share`` of delta is the budget for the sum of the queries' deltas; the rest goes into advanced composition, by the
     largest rho that :func:`jaxacct.losses.renyi.zcdp.zcdp_epsilon` turns into ``epsilon`` there (they
     have the simpler conversion rho + 2 sqrt(rho log(1 / delta'))). It is `approximate_zcdp` with these two budgets.
 

@@ -37,9 +37,9 @@ def priced_box(
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP, for all sampled Gaussians of a box.
 
     Noise and rate of each step may be chosen freely in the box, by looking at all earlier outputs, inside a compiled
-    step. A step pays what its noise and rate cost with so much budget left: the least price for which the promise for
-    the budget left, composed with the step, was certified to stay below the promise before it
-    (docs/theorems/priced-box.md). No central limit theorem and no Rényi conversion is in it.
+    step. The price of a step depends on its noise and rate and on the budget left: it is the least one for which the
+    promise for the budget left, composed with the step, is certified to stay below the promise before it
+    (docs/theorems/priced-box.md). It uses no central limit theorem and no Rényi conversion.
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
     as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.

@@ -24,9 +24,9 @@ def gaussian_menu(
     """A menu of Poisson-sampled Gaussians whose noise multipliers and rates are evenly spaced in logarithm.
 
     A query with noise multiplier s and rate q is charged as the cheapest entry with sigma <= s and rate >= q. So the
-    menu covers all noise from ``sigma[0]`` up, and rates up to the largest. The finer, the less is lost to that: the
-    price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side, so that
-    a float32 program's query of exactly that noise and rate finds its entry.
+    menu covers all noise from ``sigma[0]`` up, and rates up to the largest. A finer menu loses less to that rounding:
+    the price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side, so
+    that a float32 program's query of exactly that noise and rate finds its entry.
 
     Args:
         sigma: smallest and largest noise multiplier (noise over sensitivity), > 0.

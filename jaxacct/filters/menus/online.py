@@ -1,4 +1,4 @@
-"""`MenuCurves`: prices of what is not on a menu, certified against the curves of the menu's table.
+"""`MenuCurves`: prices of queries that are not on a menu, certified against the curves of the menu's table.
 
 A query L may run for p units of the b that are left, 1 <= p <= b, if U_b >= T_L U_(b - p) at every point of the
 lattice, U_b the excess that the table promises for b units (docs/proofs/filters.md, 5). The table that is read is

@@ -190,9 +190,9 @@ def priced_menu(
     whose certified curve meets the target, in both directions: a table of `remove` is enough, because domination at
     all orders gamma >= 0 carries over to the reversed pair by H_rev(gamma) = 1 - gamma + gamma H(1 / gamma).
 
-    Lemma 1 of the residue paper: the worst case of an adaptive analyst under a rule, and tight for it. There is no
-    central limit theorem and no Rényi conversion in it. Computed once for a menu and a target, and kept on disk (see
-    :func:`jaxacct.filters.menus.cache.directory`; ``JAXACCT_CACHE_DIR`` moves it). The time goes as the number
+    By Lemma 1 of the residue paper this is the exact worst case of an adaptive analyst under a rule. It uses no
+    central limit theorem and no Rényi conversion. The table is computed once for a menu and a target, and kept on disk
+    (see :func:`jaxacct.filters.menus.cache.directory`; ``JAXACCT_CACHE_DIR`` moves it). The time grows with the number
     of runs of the cheapest entry, the entries, and the points.
 
     Args:
@@ -205,12 +205,12 @@ def priced_menu(
         unit: units of the cheapest entry: the resolution of prices; at least 16.
         points: the lattice's points, from 256; without it a power of 2, by the number of runs.
         online: whether concrete queries outside of compiled code pay the least price that is certified for what is
-            left when they are asked. What lies between two entries then pays between their prices (a menu of a few
-            entries is enough), what is louder than all of them or of another kind (a `Laplace` in between) has a price
-            too, and the last units, too few for any entry, still buy something. A hundredth of delta pays for it, and
-            the table's curves are kept: 8 bytes a node and point, 11 MB for 700 nodes of 2,048 points, some hundred MB
-            for thousands of steps. Domination is asked at all epsilons, so a query with a far heavier tail than the
-            entries can be dear, or have no price.
+            left when they are asked. A query between two entries then costs between their prices (a menu of a few
+            entries is enough). A query with less noise than all of them, or of another kind (a `Laplace` in between),
+            has a price too, and the last units, too few for any entry, can still be spent. This uses a hundredth of
+            delta, and the table's curves are kept: 8 bytes a node and point, 11 MB for 700 nodes of 2,048 points, some
+            hundred MB for thousands of steps. Domination is asked at all epsilons, so a query with a far heavier tail
+            than the entries can be dear, or have no price.
         cache: whether to look for the table on disk, and to leave it there.
         progress: called as ``progress(done, total)`` while the table grows; the total is an estimate.
 
@@ -240,10 +240,10 @@ def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: f
 
 
 def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
-    """Epsilon of each entry run for the whole budget and fixed in advance, enclosed: what adaptivity is measured by.
+    """Bounds on epsilon of each entry run alone for the whole budget, fixed in advance: adaptivity's baseline.
 
-    Every one of them is an analyst whom the filter admits, so the largest ``lower`` is a lower bound for the filter's
-    guarantee, and the ratio of the two bounds the overhead of adaptivity with all of the table's slack.
+    The filter admits every one of them, so the largest ``lower`` is a lower bound for the filter's
+    guarantee. The ratio of the two bounds the overhead of adaptivity, all of the table's slack included.
 
     Args:
         filter: from `priced_menu`.

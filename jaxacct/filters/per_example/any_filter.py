@@ -146,8 +146,8 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
 def individual(filter: Filter, *, examples: int) -> IndividualFilter:
     """A filter that keeps one account of ``filter`` for each example; docs/proofs/filters.md has the theorem.
 
-    Rényi, GDP, zCDP, residue filters and menus alike: what the scalar filter guarantees of an analyst, the individual
-    one guarantees to each example. It is ``vmap`` of the scalar filter, so a step takes as long as that many updates;
+    This holds for Rényi, GDP, zCDP, residue filters and menus: the scalar filter's guarantee for an analyst becomes a
+    guarantee for each example. It is ``vmap`` of the scalar filter, so a step takes as long as that many updates;
     `individual_priced_menu` and `individual_approximate_gdp` are the fast ones, for millions.
 
     Args:

@@ -153,9 +153,9 @@ def individual_approximate_gdp(
     proven: `guarantee.is_bound` is False. Use `individual_priced_menu`, or `individual` of a Rényi filter, where a
     bound is needed.
 
-    What individual filters ask of the program around, above all that accounts and who takes part are never published,
-    stands in docs/how-to/individual-budgets.md. An account counts in units of 2^-30 of B, rounded up, and at least one
-    a step: a million steps of tiny gradients waste a thousandth.
+    docs/how-to/individual-budgets.md lists what individual filters require of the surrounding program, above all that
+    accounts and who takes part are never published. An account counts in units of 2^-30 of B, rounded up, and at least
+    one a step: a million steps of tiny gradients waste a thousandth.
 
     Args:
         budget: B, one number between 1e-18 and 1e30.

@@ -132,9 +132,9 @@ def individual_priced_box(
 ) -> IndividualPricedBoxFilter:
     """`priced_box` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
 
-    As `individual_priced_menu`, whose page says what it asks of the program around; noise and rate may move freely in
-    the box. The box should reach far up in noise: from the noise multiplier of a step to some multiple of it. Norms
-    below clip norm times smallest noise over largest pay the lowest price.
+    Like `individual_priced_menu`, whose page says what it requires of the surrounding program; noise and rate may vary
+    freely in the box. The box should reach far up in noise: from the noise multiplier of a step to some multiple of it.
+    Norms below clip norm times smallest noise over largest pay the lowest price.
 
     Args:
         examples: how many; a static part of the program.

@@ -59,10 +59,10 @@ def individual_priced_menu(
     """`priced_menu` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
 
     With a common budget everybody pays for the clip norm, and the run ends when it is spent. Here each example pays for
-    its own gradient, and drops out when its own budget is gone; the run goes on for those who have been learned
-    already, whose gradients are short. The guarantee is the same as that of `priced_menu`, for every example and for
-    add and remove alike; docs/proofs/filters.md has the proof, docs/how-to/individual-budgets.md what it asks of the
-    program around: above all that accounts, and who takes part, are never published.
+    its own gradient, and drops out when its own budget is spent; the run goes on with the examples whose gradients are
+    short, which are learned already. The guarantee is the same as that of `priced_menu`, for every example and for
+    add and remove alike (proof: docs/proofs/filters.md). docs/how-to/individual-budgets.md lists what it requires of
+    the surrounding program, above all that accounts, and who takes part, are never published.
 
     The menu should reach far up: from the noise multiplier of a step to some multiple of it. Norms below clip norm
     times smallest noise over largest pay the cheapest price. (A menu that reaches up r times has a table of some r^2

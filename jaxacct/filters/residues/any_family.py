@@ -185,11 +185,11 @@ def residue(
     relation: str = "add_or_remove",
     tolerance: float = _TOLERANCE,
 ) -> ResidueFilter:
-    """A filter from any budget family and any update (Algorithm 1); unsound updates are refused, not trusted.
+    """A filter from any budget family and any update (Algorithm 1), which checks each step and refuses unsound ones.
 
     Args:
         family: from a parameter (a pytree of float32) to the budget's `PLD`, of the grid's spacing and by operations
-            that jit. Budgets are these laws at their word, so one that is meant as G_mu should be an upper law of it.
+            that jit. Budgets are exactly these laws, so one that is meant as G_mu should be an upper law of it.
         update: from (parameter, query's `PLD`) to the parameter that is to be left. A step that is not certainly a
             residue is refused, so it should round to its own safe side.
         parameter: of the first budget.

@@ -63,7 +63,7 @@ class Prepared:
 def prepare(
     query: object, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
 ) -> Prepared:
-    """The query in at most ``atoms`` atoms a direction, dominating it: what `gdp_residue` computes with.
+    """The query as a dominating law of at most ``atoms`` atoms a direction, the form that `gdp_residue` computes with.
 
     A filter's ``update`` does this by itself; for a query that is asked again and again, do it once.
 

@@ -1,4 +1,4 @@
-"""Asymptotic answers that are no bounds, and moments of privacy losses.
+"""Asymptotic answers that are not bounds, and moments of privacy losses.
 
 Imports mechanisms and numerics.
 """

@@ -32,7 +32,7 @@ def supremum(
     Args:
         family: a sequence of mechanisms, PLDs or curves of one bound, or one batched curve or mechanism, whose first
             axis is the family (the fast way: 1,000 curves of 8,192 points take milliseconds).
-        bound: for a family of mechanisms only, ``"upper"`` without it. Curves bring theirs.
+        bound: for a family of mechanisms only; ``"upper"`` by default. Curves have their own.
         relation: for mechanisms.
         grid: without it the curves' own, or one chosen for the mechanisms.
 

@@ -37,9 +37,9 @@ _LEAST = 4  # points of a grid that a mechanism is put on
 class PLD:
     """Law of the privacy loss log dP/dQ under P, on a fixed grid: a bound from one side on some true law.
 
-    The one to use where the distribution itself is wanted (pictures, suprema, filters). For a number,
-    :func:`jaxacct.epsilon` is tighter: it chooses its own lattices and tilts them, while a PLD is what it is,
-    and its FFTs cannot see hockey sticks below about 1e-15.
+    Use it where the distribution itself is needed (pictures, suprema, filters). For a number,
+    :func:`jaxacct.epsilon` is tighter: it chooses its own lattices and tilts them, while a PLD keeps its grid,
+    and its FFTs cannot resolve hockey sticks below about 1e-15.
 
     Attributes:
         masses: probability of each loss of the grid, shape ``(..., grid.size)``, float64; a NumPy array outside a

@@ -1,4 +1,4 @@
-"""Derivatives of delta(epsilon) in epsilon and in everything that a composition of Gaussians depends on.
+"""Derivatives of delta(epsilon) with respect to epsilon and every parameter of a composition of Gaussians.
 
 delta is an integral along a contour that may be put anywhere, so with the contour and the points of every quadrature
 held fixed the integrand may be differentiated under the sums. With beta = 1 + z (`remove`) or -z (`add`), R(t) as in

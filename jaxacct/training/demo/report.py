@@ -114,7 +114,7 @@ def make_report(
     settings: dict[str, Any],
     seed: int | None,
 ) -> Report:
-    """Everything worth keeping of a run as plain Python values: released numbers and public settings only.
+    """The report of a run as plain Python values: released numbers and public settings only.
 
     No training loss, no size of a sample, no un-noised norm and no share of clipped examples is here or
     anywhere else: they are statistics of private data that no noise protects. Neither are the keys.

@@ -194,7 +194,7 @@ def durable_run(
 
     At every moment the filter state in ``folder/journal`` covers everything that was released: the record on the disk
     is never behind. The filter's guarantee is for the whole run, all attempts and lost steps included, as long as
-    there is one folder: a copy of it that is resumed as well spends the same budget twice. See the module's text for
+    only this folder is resumed: resuming a copy of it spends the same budget twice. See the module's text for
     why lost steps are neither replayed nor refunded.
 
     Args:
@@ -208,7 +208,7 @@ def durable_run(
         ahead: steps that are charged with one wait for the disk. Above 1 only for schedules that are fixed in advance:
             the charge of a step is then written before the release that precedes it.
         keys: the roots of attempt 0, 1, ...; different for different attempts. Without it, from the operating system.
-        settings: what a resumed run must agree in, as JSON; for whoever reads the journal.
+        settings: settings in which a resumed run must agree, as JSON; the journal keeps them for its readers.
 
     Raises:
         ValueError: a run in ``folder`` without ``resume``; a damaged journal or checkpoint; another filter, network or

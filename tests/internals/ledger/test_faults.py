@@ -116,9 +116,9 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
         ({"query": {"array": {"data": "AAAA", "dtype": "<f8", "shape": [10**12]}}}, "broken array"),
         ({"at": 0}, "dated before"),
         ({"at": -1}, "a number is none"),
-        ({"more": 1}, "no record"),
-        ({"kind": "other"}, "no record"),
-        ({"label": 1}, "another type"),
+        ({"more": 1}, "not a record"),
+        ({"kind": "other"}, "not a record"),
+        ({"label": 1}, "a wrong type"),
         ({"seq": 3}, "says that it is record 3"),
     ],
 )

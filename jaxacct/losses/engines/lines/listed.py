@@ -1,4 +1,4 @@
-"""The transform of a law that is a list of losses: a finite sum, but for rounding."""
+"""The transform of a law that is a list of losses: a finite sum, exact up to rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transform of a loss that is larger by a constant."""
+"""The transform of a loss plus a constant."""
 
 from __future__ import annotations
 

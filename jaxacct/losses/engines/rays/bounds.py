@@ -1,4 +1,4 @@
-"""delta and epsilon of few runs on a rare sample of a Gaussian: the contour, and what thresholds dropped."""
+"""delta and epsilon of few runs on a rare sample of a Gaussian: the contour integral, and the losses left out of it."""
 
 from __future__ import annotations
 
