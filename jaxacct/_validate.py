@@ -259,7 +259,8 @@ def tables(**named: Numbers) -> None:
         what = "a ragged one, or a list of something else than numbers"
         raise ValueError(f"{' and '.join(named)} must be tables of one shape, got {what}") from None
     first = next(iter(shapes.values()))
-    if not first or not first[-1] or any(shape != first for shape in shapes.values()):
+    # NumPy's types have a `shape` that is none.
+    if not isinstance(first, tuple) or not first or not first[-1] or any(shape != first for shape in shapes.values()):
         got = " and ".join(str(shape) for shape in shapes.values())
         raise ValueError(
             f"{' and '.join(shapes)} must be tables of one shape, with entries on the last axis, got {got}"
