@@ -1,4 +1,4 @@
-"""Moves traced arguments into buffers of their declared dtype, so that ``enable_x64`` code can use them."""
+"""Decorators that run functions in float64 in any program, and the conversion of arguments that this needs."""
 
 from __future__ import annotations
 

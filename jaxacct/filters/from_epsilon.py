@@ -43,8 +43,8 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
         others: further arguments of that filter: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
-            the order at which most Gaussians without sampling fit; samples want a lower one), ``orders``
-            (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
+            the order at which most Gaussians without sampling fit. For Poisson samples take `plan_order`'s: at rate
+            0.005 it admits seven times as many steps), ``orders`` (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
             (`gdp_residue`).
 
     Raises:

@@ -185,7 +185,8 @@ def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:
     """``(losses, masses, error)`` of prod_(i<k) RR(e_i)^n_i; its hockey sticks are off by at most ``error``.
 
     By one inverse FFT of the product of (p e^(iw) + (1 - p) e^(-iw))^n, each factor good to 16 n units of itself. So
-    the masses are off by that share of their Euclidean norm, and a sum of N of them by sqrt(N) as much.
+    the masses are off by that share of their Euclidean norm, and a sum of N of them by sqrt(N) as much. The transform
+    itself is off by 8 units a level (docs/proofs/fft.md, lemma 1); 128 are charged.
     """
     finite = bands.epsilons[:-1]
     strides = np.rint(finite / finite[0]).astype(np.int64)

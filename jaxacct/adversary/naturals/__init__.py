@@ -1,1 +1,1 @@
-"""What natural filters cost: exact and lattice worst cases, counterexamples, when they are free."""
+"""What natural filters cost: worst cases, exact or on a lattice; counterexamples; when the budget is kept ("free")."""

@@ -1,6 +1,7 @@
-"""The least certified prices of one query, for every budget: `price_lines`.
+"""`price_lines`: the least price of one query for every budget left, as shares of the whole budget.
 
-With budget b left, a query L may run for b - a if V_b >= T_L V_a at every order. Both sides are linear: the left one in
+V_b is the curve that a box promises with budget b left, and T_L V_a the curve of a query L followed by budget a. L may
+run for the price b - a if V_b >= T_L V_a at every order. Both sides are linear: the left one in
 b between nodes, the right one in a between nodes. So for a between two nodes, a = (1 - t) a_j + t a_(j + 1), every
 b = (1 - t) b' + t b'' above the points (t, b) at which the condition was found to hold is certified, and two numbers
 for each interval of a say all: the price b - a at its left end and at its right end.
@@ -33,7 +34,10 @@ def runs_of(atoms: Ratios, family: Family) -> float:
 
 
 def added(kernel: Kernel, family: Family) -> np.ndarray:
-    """What the query adds to the curve of every node, over sqrt(gamma), rounded up; shape ``(nodes, size)``."""
+    """What the query adds to the curve of every node, over sqrt(gamma), rounded up; shape ``(nodes, size)``.
+
+    The rounding of the transforms is bounded in docs/proofs/fft.md, lemma 3.
+    """
     n = family.grid.size
     around = circular(kernel.values, n)
     size = float(np.sqrt((around**2).sum()))

@@ -1,4 +1,4 @@
-"""`renyi`: the Rényi divergence of any mechanism."""
+"""`renyi`: the Rényi divergence of any mechanism, by the formula that its own file in `jaxacct.mechanisms` has."""
 
 from __future__ import annotations
 

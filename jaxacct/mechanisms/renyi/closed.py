@@ -1,7 +1,7 @@
 """Rényi curves in closed form: their common steps, and the curves of pure differential privacy and zCDP.
 
 Each formula is log(1 + excess) / (order - 1) with the excess formed from positive terms only, so that small curves
-keep their digits, and rounded up by 1e-12 relative.
+keep their digits, and rounded up by 1e-12 relative (docs/proofs/curves.md, the table of roundings).
 """
 
 from __future__ import annotations
