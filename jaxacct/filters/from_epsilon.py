@@ -44,8 +44,8 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
         delta: target, strictly between 0 and 1, a single number.
         others: further arguments of that filter: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
             the order at which most Gaussians without sampling fit. For Poisson samples take `plan_order`'s: at rate
-            0.005 it admits seven times as many steps), ``orders`` (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
-            (`gdp_residue`).
+            0.005 and noise 1.1 it admits seven times as many steps), ``orders`` (`renyi_any`), ``regime``
+            (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation`` (`gdp_residue`).
 
     Raises:
         ValueError: another name, a bad target, or one that leaves no budget.
