@@ -89,7 +89,7 @@ def concentrated_cost(query: object) -> Array:
             "filters.renyi or filters.priced_menu"
         )
     raise ValueError(
-        "query must be a number rho, a PLD or a mechanism of a known rho (Gaussian, PureDP, ...), got "
+        "query must be a number rho, a PLD or a mechanism with a known zCDP parameter (Gaussian, PureDP, ...), got "
         f"{type(query).__name__}: filters.approximate_dp takes ApproximateDP as well, filters.gdp_residue anything"
     )
 
