@@ -13,7 +13,7 @@ from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)
 _METHODS = (
-    "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
+    "update", "update_clipped", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
     "loss_bound", "steps_left",
 )  # fmt: skip
 

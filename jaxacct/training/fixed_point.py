@@ -82,6 +82,8 @@ def accumulate(
     whole = batch // _CHUNK * _CHUNK
 
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if not leaf.size:
+            return high, low
         kept = valid.reshape((batch,) + (1,) * (leaf.ndim - 1))
         # The product with a power of two is exact, and so are truncation and conversion.
         quanta = jnp.trunc(jnp.where(kept, prepared(leaf), 0.0) * scale).astype(jnp.int32)
