@@ -49,7 +49,7 @@ def floats(**named: object) -> None:
     _validate.real_arrays(**named)
     leaves = jax.tree_util.tree_leaves_with_path(value)
     if not leaves:
-        raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
+        raise ValueError(f"{name} must hold at least one floating-point array, got {_validate.shown(value)}")
     for path, leaf in leaves:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             at = jax.tree_util.keystr(path)
@@ -95,7 +95,7 @@ def losses(loss: Loss[Params]) -> Loss[Params]:
         _validate.real_arrays(loss=value)
         leaves = jax.tree.leaves(value)
         if len(leaves) != 1 or leaves[0] is not value or np.ndim(value):
-            raise ValueError(f"loss must return one real number for one example, got {value!r:.200}")
+            raise ValueError(f"loss must return one real number for one example, got {_validate.shown(value)}")
         return jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
 
     return checked

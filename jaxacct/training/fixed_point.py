@@ -64,7 +64,7 @@ def check_shapes(shapes: object) -> None:
     for leaf in leaves:
         shape = () if isinstance(leaf, bool | int | float) else getattr(leaf, "shape", None)
         if not isinstance(shape, tuple):
-            raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
+            raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {_validate.shown(leaf)} in it")
 
 
 def accumulate(
