@@ -108,7 +108,8 @@ def make_individual_step(
 
     Returns:
         A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
-        not in [2^-24, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it was.
+        not in [2^-24, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it
+        was.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1; a filter that does

@@ -141,8 +141,8 @@ def filtered_aggregate(
         summed = isinstance(updates, FixedPointSum)
         if valid is None and not summed and rows >= size and not schedule.full_batch:
             raise ValueError(
-                f"valid must say which rows are in the sample: got none and {rows} rows of {size} examples, which would "
-                "all take part at the price of a sample (flax's TrainState.apply_gradients cannot pass valid: call "
+                f"valid must say which rows are in the sample, got none and {rows} rows of {size} examples: all would "
+                "take part at the price of a sample (flax's TrainState.apply_gradients cannot pass valid: call "
                 "tx.update and optax.apply_updates)"
             )
         if valid is not None:

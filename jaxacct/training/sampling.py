@@ -23,7 +23,8 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     A coin compares 32 random bits with floor(rate * 2^32), computed exactly: its probability is no larger than the
     number ``rate``, which is accounted for, and costs no more (docs/proofs/training.md). It is below a concrete rate by
     less than 2^-32. A traced rate other than 1 is first lowered to the next float32, so that the coin is no likelier
-    than with any number that was rounded to it. A traced rate that is NaN or negative samples nobody.
+    than with any number that was rounded to it; a traced 1 is 1 (also where a number above 1 - 2^-25 was rounded to
+    it, so give such a rate as a Python float). A traced rate that is NaN or negative samples nobody.
 
     Args:
         key: a typed PRNG key that nothing else uses.

@@ -99,8 +99,8 @@ class IndividualFilter:
     def bounds(self, query: object, norms: ArrayLike, state: IndividualState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
-        float32, shape ``(examples,)``. A filter with an ``update_clipped`` shortens the last step of each example to what is
-        left. Clip to it again, whatever else has been done: then nobody contributes more than was charged.
+        float32, shape ``(examples,)``. A filter with an ``update_clipped`` shortens the last step of each example to
+        what is left. Clip to it again, whatever else has been done: then nobody contributes more than was charged.
         """
         del query, norms
         return state.allowed
