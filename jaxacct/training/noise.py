@@ -27,7 +27,7 @@ def largest_sigma(size: int) -> float:
     return 2.0**29 / 2.0 ** fixed_point.high_bits(int(size)) / _LARGEST_NORMAL
 
 
-def usable_sigma(sigma: ArrayLike, size: int) -> jax.Array:
+def usable_sigma(sigma: jax.Array, size: int) -> jax.Array:
     """Whether an exact sum of ``size`` examples can hold noise of the multiplier ``sigma``; False for NaN."""
     return (sigma >= LEAST_SIGMA) & (sigma <= largest_sigma(size))
 

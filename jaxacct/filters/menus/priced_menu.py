@@ -94,7 +94,7 @@ class PricedMenuFilter(UnitFilter):
             query: a `Gaussian` or a `PoissonSampled` one, charged as the cheapest entry that dominates it (prices are
                 those of entries with a hair less noise and more rate, so that the entry's own numbers, rounded to
                 float32, find it); an integer, the position of an entry of the menu; or a `Composed` of Gaussians (all
-                or nothing). With ``online=True`` and outside of compiled code also any mechanism with scalar parameters.
+                or nothing). With ``online=True`` and outside of compiled code also mechanisms with scalar parameters.
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
