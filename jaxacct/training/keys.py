@@ -121,6 +121,15 @@ def check_step_keys(keys: object) -> None:
     _check(keys, StepKeys, "pass training.step_keys(roots, number)")
 
 
+def check_key(key: object) -> None:
+    """Raises ValueError where a pair of keys stands for one."""
+    if isinstance(key, RootKeys | StepKeys):
+        raise ValueError(
+            f"key must be one key, got {type(key).__name__}: pass the sampling or noise of "
+            "training.step_keys(roots, number)"
+        )
+
+
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")

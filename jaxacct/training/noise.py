@@ -13,6 +13,7 @@ from jaxacct._numerics.float32 import no_less
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.keys import check_key
 
 # Sums of four float32 normals never leave +-11: each is an inverse error function of a 23-bit uniform,
 # within 5.5.
@@ -80,8 +81,10 @@ def add_gaussian_noise(key: jax.Array, total: FixedPointSum, sigma: ArrayLike, c
         little noise.
 
     Raises:
-        ValueError: no sum, or a sigma or clip norm that is not one number or, where it is concrete, out of range.
+        ValueError: a pair of keys, no sum, or a sigma or clip norm that is not one number or, where it is concrete, out
+            of range.
     """
+    check_key(key)
     _validate.instance(FixedPointSum, total=total)
     check_sigma(sigma, total.size)
     _check.clip_norms(clip_norm=clip_norm)

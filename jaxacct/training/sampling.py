@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float32 import exact, no_more
 from jaxacct.training import checks as _check
+from jaxacct.training.keys import check_key
 
 _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 
@@ -32,8 +33,9 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
         rate: scalar in [0, 1]; at 1 everyone is in the sample.
 
     Raises:
-        ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
+        ValueError: a pair of keys, a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
+    check_key(key)
     _validate.integer(0, 2**53, size=size)
     _validate.number(_validate.rate, rate=rate)
     coins = jax.random.bits(key, (size,), jnp.uint32)

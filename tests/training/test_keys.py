@@ -68,6 +68,18 @@ def test_roots_where_a_steps_keys_belong_are_refused_and_would_repeat_the_noise(
     assert not np.array_equal(one["w"], other["w"])
 
 
+@pytest.mark.parametrize("pair", [ROOTS, STEP])
+def test_a_pair_where_one_key_belongs_is_refused(pair):
+    total = training.empty_sum(PARAMS, 4)
+    for draw in (
+        lambda key: training.poisson_sample(key, 4, 0.5),
+        lambda key: training.add_gaussian_noise(key, total, 1.0, 1.0),
+    ):
+        with pytest.raises(ValueError, match=r"key must be one key, got (Root|Step)Keys"):
+            draw(pair)
+        draw(pair.noise)
+
+
 def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
     def body(roots, number):
         return roots, training.step_keys(roots, number)
