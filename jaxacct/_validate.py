@@ -61,7 +61,7 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             with np.errstate(over="ignore"):  # longer floats than float64
                 array = np.asarray(array, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
+            raise ValueError(f"{name} must be {requirement}, got {shown(value)}") from None
         with np.errstate(invalid="ignore"):
             good = accept(array)
         if not np.all(good):
@@ -69,7 +69,14 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             raise ValueError(f"{name} must be {requirement}, got {wrong:g}")
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
+    """``value`` as an error may show it: no more than 200 characters, and no random key."""
+    try:
+        leaves = jax.tree.leaves(value)
+    except (ValueError, TypeError, RecursionError, SystemError):
+        leaves = []
+    if any(isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
+        return f"a {type(value).__name__} that holds random keys"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
@@ -114,7 +121,7 @@ def instance(kind: Any, **named: object) -> None:
     for name, value in named.items():
         if not isinstance(value, kind):
             wanted = " or ".join("None" if one is type(None) else one.__name__ for one in get_args(kind) or (kind,))
-            raise ValueError(f"{name} must be a {wanted}, got {_short(value)}")
+            raise ValueError(f"{name} must be a {wanted}, got {shown(value)}")
 
 
 def finite(**named: Numbers) -> None:
@@ -184,14 +191,14 @@ def function(**named: object) -> None:
     """Every value can be called."""
     for name, value in named.items():
         if not callable(value):
-            raise ValueError(f"{name} must be a function, got {_short(value)}")
+            raise ValueError(f"{name} must be a function, got {shown(value)}")
 
 
 def integer(low: int, high: int, **named: object) -> None:
     """Every value is a concrete whole number from ``low`` to ``high``; no truth value."""
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-            raise ValueError(f"{name} must be a whole number from {low} to {high}, got {_short(value)}")
+            raise ValueError(f"{name} must be a whole number from {low} to {high}, got {shown(value)}")
 
 
 def truth(**named: object) -> None:
@@ -200,7 +207,7 @@ def truth(**named: object) -> None:
         try:
             bool(value)
         except Exception:  # of whatever kind: arrays, keys and tracers have each their own
-            raise ValueError(f"{name} must be True or False, got {_short(value)}") from None
+            raise ValueError(f"{name} must be True or False, got {shown(value)}") from None
 
 
 def methods(*wanted: str, **named: object) -> None:
@@ -208,7 +215,7 @@ def methods(*wanted: str, **named: object) -> None:
     for name, value in named.items():
         missing = [one for one in wanted if not callable(getattr(value, one, None))]
         if missing or isinstance(value, type):
-            raise ValueError(f"{name} must have the methods {', '.join(wanted)}, got {_short(value)}")
+            raise ValueError(f"{name} must have the methods {', '.join(wanted)}, got {shown(value)}")
 
 
 def arrays(**named: object) -> None:
@@ -226,13 +233,13 @@ def _tree(named: Mapping[str, object], what: str, kinds: tuple[type, ...] | None
         try:
             found = jax.tree.leaves(value)
         except (ValueError, TypeError):
-            raise ValueError(f"{name} must be a tree of {what}, got {_short(value)}") from None
+            raise ValueError(f"{name} must be a tree of {what}, got {shown(value)}") from None
         for leaf in found:
             held = _is_array(leaf)
             if held and kinds is not None:
                 held = any(jnp.issubdtype(jnp.result_type(leaf), kind) for kind in kinds)
             if not held:
-                raise ValueError(f"{name} must be a tree of {what}, got {_short(leaf)} in it")
+                raise ValueError(f"{name} must be a tree of {what}, got {shown(leaf)} in it")
 
 
 def _is_array(leaf: object) -> bool:

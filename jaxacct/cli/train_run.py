@@ -85,7 +85,7 @@ def run(
     with contextlib.ExitStack() as open_run, plain_errors() if durable else contextlib.nullcontext():
         durably = None
         if durable is not None:
-            agreed = settings | {"data": data, "seed": seed}
+            agreed = settings | {"data": data, "seeded": seed is not None}  # the seed is on no disk
             roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
             durably = open_run.enter_context(
                 training.durable_run(
@@ -124,7 +124,7 @@ def run(
         if durably is not None:
             durably.save(outcome.state)
     report = training.make_report(
-        outcome, budget, delta=settings["delta"], data=description, settings=settings, seed=seed
+        outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
     )
     with plain_errors():
         files = training.write_report(report, folder)
@@ -172,4 +172,4 @@ def _introduce(
                 "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
             )
     if seed is not None:
-        say(f"reproducible run: not private to anyone who knows the seed {seed}")
+        say("reproducible run: not private to anyone who knows the seed")

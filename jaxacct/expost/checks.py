@@ -20,6 +20,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost import noise as _noise
@@ -160,6 +161,7 @@ class AboveThreshold(_NoisyThreshold, _Private):
     def start(self, key: Array) -> tuple[Array, Array]:
         """The threshold with its noise, and the scale of the scores' noise."""
         threshold, epsilon, sensitivity = settled(self.threshold, self.epsilon, self.sensitivity)
+        epsilon, sensitivity = below(epsilon), above(sensitivity)
         with jax.enable_x64(True):
             epsilon, sensitivity = jnp.asarray(epsilon, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
             unit = jnp.where(usable(epsilon, sensitivity), sensitivity / epsilon * UP, jnp.inf)

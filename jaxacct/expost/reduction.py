@@ -21,6 +21,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
@@ -43,7 +44,8 @@ def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, s
 
     Returns:
         A pytree like ``value`` whose leaves have one more, leading axis of m releases, in the leaves' float
-        types (the caller's for integers; none wider than the caller's). Noise is drawn and added in float64.
+        types (the caller's for integers; none wider than the caller's). Noise is drawn and added in float64, with no
+        less of it than for any numbers that traced parameters were rounded from.
         Where traced parameters make no sense every release is NaN.
 
     Raises:
@@ -106,11 +108,13 @@ def brownian_step(
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
     value, previous, *parameters = settled(value, previous, spent, epsilon, order, sensitivity)
+    falls = jnp.asarray(parameters[0]) > jnp.asarray(parameters[1])
+    parameters = [side(one) for side, one in zip((above, below, above, above), parameters, strict=True)]
     dtype = caller_dtype()
     with jax.enable_x64(True):
         spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
-        sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
-        weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
+        sane = (spent >= 0) & ~falls & usable_order(order) & usable(epsilon, sensitivity)
+        weight = jnp.where(sane, jnp.maximum(epsilon - spent, 0.0) / epsilon, jnp.nan)
         sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
 
         def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
@@ -144,6 +148,7 @@ def _released(
         if np.ndim(scalar):
             raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
     value, *parameters = settled(value, epsilons, order, sensitivity)
+    parameters = [side(one) for side, one in zip((below, above, above), parameters, strict=True)]
     return _added(noise, key, value, caller_dtype(), *parameters)
 
 

@@ -138,7 +138,7 @@ def compose_until(
     def attempt(index: Array, carried: _Carried) -> tuple[_Carried, Array, Array]:
         released = step(jax.random.fold_in(step_key, index), carried[0], index)
         if not (isinstance(released, tuple) and len(released) == 2):
-            raise ValueError(f"step must return (state, query), got {released!r:.200}")
+            raise ValueError(f"step must return (state, query), got {_validate.shown(released)}")
         state, query = released
         passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, scalar(accurate(state)), index)
         return (state, odometer.update(query, carried[1])), passes, score

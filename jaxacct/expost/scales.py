@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
@@ -31,7 +32,8 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
         checks: whole number >= 1. All shapes broadcast.
 
     Returns:
-        A float64 array, rounded up; infinity where traced values make no sense.
+        A float64 array, rounded up, also for whatever traced numbers were rounded from; infinity where traced values
+        make no sense.
 
     Raises:
         ValueError: concrete values out of range.
@@ -39,7 +41,7 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     check_order(order)
     check_sizes(epsilon=epsilon, sensitivity=sensitivity)
     _validate.count(checks=checks)
-    return _plain(epsilon, order, sensitivity, checks)
+    return _plain(below(epsilon), above(order), above(sensitivity), checks)
 
 
 def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
@@ -64,7 +66,7 @@ def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     """
     check_order(order)
     check_sizes(epsilon=epsilon, sensitivity=sensitivity)
-    return _sparse_vector(epsilon, order, sensitivity)
+    return _sparse_vector(below(epsilon), above(order), above(sensitivity))
 
 
 def _wide(*values: ArrayLike) -> list[Array]:

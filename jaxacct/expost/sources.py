@@ -15,6 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
@@ -117,6 +118,7 @@ class Doubling(_Gaussian):
         """All releases, independent of one another given the value."""
         check_row(epsilons)
         (value, row, scale), dtype = settled(self.value, epsilons, self.sensitivity), caller_dtype()
+        row, scale = below(row), above(scale)
         with jax.enable_x64(True):
             row, scale = jnp.asarray(row, jnp.float64), jnp.asarray(scale, jnp.float64)
             sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(self.order))

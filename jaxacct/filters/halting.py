@@ -87,7 +87,7 @@ def halting_scan(
     start = filter.init()
     if state is not None:
         if jax.tree.structure(state) != jax.tree.structure(start):
-            raise ValueError(f"state must be what this filter's init or update returned, got {state!r:.200}")
+            raise ValueError(f"state must be what this filter's init or update returned, got {_validate.shown(state)}")
         start = state
     carry = jax.tree.map(jnp.asarray, carry)
     shapes = jax.eval_shape(lambda: carry)

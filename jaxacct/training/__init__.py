@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jaxacct.training.demo.report import make_report
     from jaxacct.training.durable_runs.run import DurableRun, durable_run
     from jaxacct.training.individual import IndividualTrainState, init_individual, make_individual_step
-    from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
+    from jaxacct.training.keys import RootKeys, StepKeys, fresh_keys, seeded_keys, step_keys
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
@@ -63,16 +63,17 @@ __all__ = [
     "DurableRun",
     "FilteredAggregateState",
     "IndividualTrainState",
-    "Keys",
     "LevelsFilter",
     "Outcome",
     "ReleasedValues",
+    "RootKeys",
     "Rounds",
     "Sample",
     "Sampler",
     "Schedule",
     "ShardedExamples",
     "SplitStep",
+    "StepKeys",
     "StepRecord",
     "StepReport",
     "TrainState",

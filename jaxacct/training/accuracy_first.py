@@ -37,7 +37,7 @@ from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Tree
-from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
+from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import least_float32, step_mechanism
@@ -140,7 +140,7 @@ def fit_until_accurate(
     check_epsilon: float,
     sparse: bool = False,
     clip_norm: float = 1.0,
-    keys: Keys | None = None,
+    keys: RootKeys | None = None,
     physical_batch: int = 256,
     progress: Callable[[str], object] | None = None,
 ) -> expost.Released:
@@ -167,7 +167,7 @@ def fit_until_accurate(
         ValueError: arguments out of range, noise that the exact sums cannot hold.
     """
     _validate.scalar(_validate.probability, threshold=threshold)
-    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.scalar(check_epsilon=check_epsilon)
     check_sizes(check_epsilon=check_epsilon)
     threshold, check_epsilon = float(threshold), float(check_epsilon)
@@ -188,12 +188,12 @@ def fit_until_accurate(
             f"got {max(rounds.sigmas):g}"
         )
     keys = fresh_keys() if keys is None else keys
-    check_keys(keys)
+    check_roots(keys)
     data = tuple(jnp.asarray(leaf) for leaf in train)
     x, y = (jnp.asarray(leaf) for leaf in validation)
 
     @jax.jit
-    def run(state: _State, keys: Keys, sigma: jax.Array, data: object) -> _State:
+    def run(state: _State, keys: RootKeys, sigma: jax.Array, data: object) -> _State:
         def one(state: _State, number: jax.Array) -> tuple[_State, None]:
             gradient = noisy_gradient(
                 model.loss,
@@ -218,7 +218,7 @@ def fit_until_accurate(
 
     def step(key: jax.Array, state: _State, number: int) -> tuple[_State, Composed]:
         query = rounds.query(number)  # first: what cannot be charged must not run
-        both = Keys(sampling=jax.random.fold_in(keys.sampling, number), noise=key)
+        both = RootKeys(sampling=jax.random.fold_in(keys.sampling, number), noise=key)
         return run(state, both, jnp.float32(rounds.sigmas[number]), data), query
 
     def accuracy(state: _State) -> float:

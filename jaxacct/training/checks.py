@@ -12,10 +12,27 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
+# Outside of it float32 loses gradients: those longer than 1e19 clip norms count as 0, and so do coordinates below 2^-24
+# of one.
+_LEAST_CLIP, _MOST_CLIP = 1e-12, 1e12
+
 Tree = TypeVar("Tree")
 Params = TypeVar("Params")
 Loss: TypeAlias = Callable[[Params, Any], jax.Array]
 """``loss(params, example)``: a scalar for one example, without a batch axis."""
+
+
+def clip_norms(**named: ArrayLike) -> None:
+    """Every value is one number, and where it is concrete a clip norm that gradients in float32 survive."""
+    _validate.number(_validate.positive, **named)
+    for name, value in named.items():
+        if not _validate.is_traced(value) and not _LEAST_CLIP <= float(np.asarray(value)) <= _MOST_CLIP:
+            raise ValueError(f"{name} must be between {_LEAST_CLIP:g} and {_MOST_CLIP:g}, got {value!r:.200}")
+
+
+def usable_clip(clip_norm: jax.Array) -> jax.Array:
+    """Whether a clip norm, traced or not, is what `clip_norms` asks for; False for NaN."""
+    return (clip_norm >= _LEAST_CLIP) & (clip_norm <= _MOST_CLIP)
 
 
 def mask(value: ArrayLike) -> jax.Array:
@@ -32,7 +49,7 @@ def floats(**named: object) -> None:
     _validate.real_arrays(**named)
     leaves = jax.tree_util.tree_leaves_with_path(value)
     if not leaves:
-        raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
+        raise ValueError(f"{name} must hold at least one floating-point array, got {_validate.shown(value)}")
     for path, leaf in leaves:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             at = jax.tree_util.keystr(path)
@@ -78,7 +95,7 @@ def losses(loss: Loss[Params]) -> Loss[Params]:
         _validate.real_arrays(loss=value)
         leaves = jax.tree.leaves(value)
         if len(leaves) != 1 or leaves[0] is not value or np.ndim(value):
-            raise ValueError(f"loss must return one real number for one example, got {value!r:.200}")
+            raise ValueError(f"loss must return one real number for one example, got {_validate.shown(value)}")
         return jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
 
     return checked

@@ -93,7 +93,7 @@ def add_clipped(
         raise ValueError(f"valid must have shape (batch,), got {np.shape(valid)}")
     valid = jnp.asarray(valid)
     _check.per_example(gradients, total.high, valid.shape[0])
-    _validate.number(clip_norm=clip_norm)
+    _validate.number(_validate.positive, clip_norm=clip_norm)
     unit = jnp.asarray(clip_norm, jnp.float32)
     factors = _factors(gradients, unit, jnp.clip(_of_rows(valid.shape[0], clip_scale), 0.0, 1.0))
 
@@ -197,7 +197,7 @@ def clipped_gradient_sum(
     mask = _check.mask(mask)
     if np.shape(mask) != (size,):
         raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
-    _validate.number(clip_norm=clip_norm)
+    _validate.number(_validate.positive, clip_norm=clip_norm)
     unit, scale = jnp.asarray(clip_norm, jnp.float32), _of_rows(size, clip_scale)
 
     def over(params: Params, rows: object, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:

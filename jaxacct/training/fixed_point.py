@@ -64,7 +64,7 @@ def check_shapes(shapes: object) -> None:
     for leaf in leaves:
         shape = () if isinstance(leaf, bool | int | float) else getattr(leaf, "shape", None)
         if not isinstance(shape, tuple):
-            raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
+            raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {_validate.shown(leaf)} in it")
 
 
 def accumulate(
@@ -82,6 +82,8 @@ def accumulate(
     whole = batch // _CHUNK * _CHUNK
 
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:
+        if not leaf.size:
+            return high, low
         kept = valid.reshape((batch,) + (1,) * (leaf.ndim - 1))
         # The product with a power of two is exact, and so are truncation and conversion.
         quanta = jnp.trunc(jnp.where(kept, prepared(leaf), 0.0) * scale).astype(jnp.int32)

@@ -16,8 +16,8 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
-from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma
+from jaxacct.training.keys import RootKeys, check_roots, step_keys
+from jaxacct.training.noise import add_gaussian_noise, usable_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.step import updated
 
@@ -37,7 +37,7 @@ class IndividualTrainState(NamedTuple):
     params: Any
     opt_state: Any
     accounts: Any
-    keys: Keys
+    keys: RootKeys
     step: jax.Array
 
 
@@ -55,7 +55,7 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
 
 
 def init_individual(
-    params: Any, optimizer: optax.GradientTransformation, filter: Any, keys: Keys
+    params: Any, optimizer: optax.GradientTransformation, filter: Any, keys: RootKeys
 ) -> IndividualTrainState:
     """The state before the first step. ``params`` must not have been fitted to the private data.
 
@@ -65,7 +65,7 @@ def init_individual(
     _check.floats(params=params)
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
-    check_keys(keys)
+    check_roots(keys)
     state = IndividualTrainState(params, optimizer.init(params), filter.init(), keys, jnp.int32(0))
     # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
@@ -108,7 +108,8 @@ def make_individual_step(
 
     Returns:
         A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
-        not in (0, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it was.
+        not in [2^-24, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it
+        was.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1; a filter that does
@@ -117,7 +118,7 @@ def make_individual_step(
     loss = _check.losses(loss)
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
-    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
     if norms is not None:
         _validate.function(norms=norms)
@@ -136,7 +137,7 @@ def make_individual_step(
             raise ValueError(f"data must hold one row for each of the filter's {accounts} accounts, got {size} rows")
         _validate.instance(IndividualTrainState, state=state)
         _validate.number(sigma=sigma, rate=rate)
-        # The query is built from the very float32 numbers that are then used.
+        # The query is built from the very float32 numbers that the draws are then given.
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
 
         def take(state: IndividualTrainState) -> tuple[IndividualTrainState, jax.Array]:
@@ -159,7 +160,7 @@ def make_individual_step(
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
             return IndividualTrainState(params, opt_state, accounts, state.keys, state.step + 1), norm
 
-        usable = (sigma > 0) & (sigma <= largest_sigma(size)) & (rate > 0) & (rate <= 1)
+        usable = usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
         return jax.lax.cond(usable, take, lambda state: (state, jnp.float32(0.0)), state)
 
     return jax.jit(step, donate_argnums=(0,) if donate else ())

@@ -13,8 +13,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 
 
-class Keys(NamedTuple):
-    """The roots of a run's private randomness: scalar typed PRNG keys, one root a stream.
+class RootKeys(NamedTuple):
+    """The roots of a run's private randomness: scalar typed PRNG keys, one root a stream; its text shows no key.
 
     Attributes:
         sampling: root of the coins that say who is in a sample.
@@ -24,8 +24,26 @@ class Keys(NamedTuple):
     sampling: jax.Array
     noise: jax.Array
 
+    def __repr__(self) -> str:
+        return "RootKeys(secret)"
 
-def fresh_keys() -> Keys:
+
+class StepKeys(NamedTuple):
+    """The keys of one step, from `step_keys`: scalar typed PRNG keys, each used once; its text shows no key.
+
+    Attributes:
+        sampling: key of the step's coins.
+        noise: key of the step's noise.
+    """
+
+    sampling: jax.Array
+    noise: jax.Array
+
+    def __repr__(self) -> str:
+        return "StepKeys(secret)"
+
+
+def fresh_keys() -> RootKeys:
     """Keys from the operating system's entropy, as a private run needs them.
 
     Each root takes all 64 bits of a threefry key from ``os.urandom``. ``jax.random.key(seed)`` would hold
@@ -34,10 +52,10 @@ def fresh_keys() -> Keys:
     not search 2^64 keys.
     """
     words = jnp.asarray(np.frombuffer(os.urandom(16), dtype=np.uint32).reshape(2, 2))
-    return Keys(*(jax.random.wrap_key_data(word, impl="threefry2x32") for word in words))
+    return RootKeys(*(jax.random.wrap_key_data(word, impl="threefry2x32") for word in words))
 
 
-def seeded_keys(seed: int) -> Keys:
+def seeded_keys(seed: int) -> RootKeys:
     """Keys that anyone who knows ``seed`` can rebuild: for tests and reproducible runs, not for private ones.
 
     Args:
@@ -50,19 +68,23 @@ def seeded_keys(seed: int) -> Keys:
     seed = int(seed)
     words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], dtype=jnp.uint32)
     root = jax.random.wrap_key_data(words, impl="threefry2x32")
-    return Keys(sampling=jax.random.fold_in(root, 0), noise=jax.random.fold_in(root, 1))
+    return RootKeys(sampling=jax.random.fold_in(root, 0), noise=jax.random.fold_in(root, 1))
 
 
-def attempt_keys(keys: Keys, attempt: int) -> Keys:
+def attempt_keys(keys: RootKeys, attempt: int) -> RootKeys:
     """The roots of one attempt of a seeded run that is resumed: no step of one attempt has a key of another's.
 
     Give them for every attempt, the first (0) included, and never use ``keys`` itself beside them.
+
+    Raises:
+        ValueError: no roots, or an attempt outside [0, 2^32).
     """
+    check_roots(keys)
     _validate.integer(0, 2**32 - 1, attempt=attempt)
-    return step_keys(keys, np.uint32(attempt))
+    return RootKeys(*(jax.random.fold_in(root, np.uint32(attempt)) for root in keys))
 
 
-def step_keys(keys: Keys, step: ArrayLike) -> Keys:
+def step_keys(keys: RootKeys, step: ArrayLike) -> StepKeys:
     """The keys of one step: a function of the root and the step's number, so that no step repeats another.
 
     Args:
@@ -71,22 +93,48 @@ def step_keys(keys: Keys, step: ArrayLike) -> Keys:
             its number may be asked for again.
 
     Raises:
-        ValueError: no keys, or a concrete step outside that range.
+        ValueError: no roots, or a concrete step outside that range.
     """
-    check_keys(keys)
+    check_roots(keys)
     _validate.number(step=step)
     if not _validate.is_traced(step):
         number = np.asarray(step)
         if number.dtype.kind not in "iu" or not 0 <= int(number) < 2**32:
             raise ValueError(f"step must be a whole number from 0 to 2**32 - 1, got {step!r:.200}")
         step = np.uint32(number)
-    return Keys(*(jax.random.fold_in(root, step) for root in keys))
+    return StepKeys(*(jax.random.fold_in(root, step) for root in keys))
 
 
-def check_keys(keys: object) -> None:
-    """Raises ValueError unless ``keys`` are a pair of typed scalar PRNG keys."""
-    if not isinstance(keys, Keys) or not all(_is_key(root) for root in keys):
-        raise ValueError(f"keys must be Keys of two typed scalar PRNG keys, got {keys!r:.200}")
+def check_roots(keys: object) -> None:
+    """Raises ValueError, which shows no key, unless ``keys`` are the roots of a run."""
+    _check(keys, RootKeys, "pass training.fresh_keys(), or training.seeded_keys(seed) for a run that repeats")
+
+
+def same_roots(one: RootKeys, other: RootKeys) -> bool:
+    """Whether two pairs of concrete roots have a key in common."""
+    words = [jax.random.key_data(key).tolist() for key in (*one, *other)]
+    return any(word in words[2:] for word in words[:2])
+
+
+def check_step_keys(keys: object) -> None:
+    """Raises ValueError, which shows no key, unless ``keys`` are those of one step: roots would repeat its noise."""
+    _check(keys, StepKeys, "pass training.step_keys(roots, number)")
+
+
+def check_key(key: object) -> None:
+    """Raises ValueError where a pair of keys stands for one."""
+    if isinstance(key, RootKeys | StepKeys):
+        raise ValueError(
+            f"key must be one key, got {type(key).__name__}: pass the sampling or noise of "
+            "training.step_keys(roots, number)"
+        )
+
+
+def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
+    if not isinstance(keys, kind):
+        raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
+    if not all(_is_key(key) for key in keys):
+        raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
 
 
 def _is_key(root: object) -> bool:

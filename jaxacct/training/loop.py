@@ -126,7 +126,7 @@ def fit(
             break
         taken = step(state, data)
         if not (isinstance(taken, tuple) and len(taken) == 2 and isinstance(taken[1], StepReport)):
-            raise ValueError(f"step must return (state, report) as make_step's does, got {taken!r:.200}")
+            raise ValueError(f"step must return (state, report) as make_step's does, got {_validate.shown(taken)}")
         state, report = taken
         if not bool(report.admitted):
             stopped = "budget spent"

@@ -9,18 +9,35 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import no_less
+from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.keys import check_key
 
 # Sums of four float32 normals never leave +-11: each is an inverse error function of a 23-bit uniform,
 # within 5.5.
 _LARGEST_NORMAL = 11.0
+LEAST_SIGMA = 2.0**-24
+"""The smallest noise multiplier of a release: a quantum of the exact sum. Less noise would be rounded away."""
 
 
 def largest_sigma(size: int) -> float:
     """The largest noise multiplier that an exact sum of ``size`` examples can hold (11,900 for 2^18)."""
     _validate.whole(size=size)
     return 2.0**29 / 2.0 ** fixed_point.high_bits(int(size)) / _LARGEST_NORMAL
+
+
+def usable_sigma(sigma: jax.Array, size: int) -> jax.Array:
+    """Whether an exact sum of ``size`` examples can hold noise of the multiplier ``sigma``; False for NaN."""
+    return (sigma >= LEAST_SIGMA) & (sigma <= largest_sigma(size))
+
+
+def check_sigma(sigma: ArrayLike, size: int) -> None:
+    """Raises ValueError unless ``sigma`` is one number, and one that `usable_sigma` takes where it is concrete."""
+    _validate.number(_validate.positive, sigma=sigma)
+    _validate.at_least(LEAST_SIGMA, sigma=sigma)
+    _validate.at_most(largest_sigma(size), sigma=sigma)
 
 
 def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: float, size: int) -> jax.Array:
@@ -55,18 +72,24 @@ def add_gaussian_noise(key: jax.Array, total: FixedPointSum, sigma: ArrayLike, c
     Args:
         key: a typed PRNG key that nothing else uses.
         total: from :func:`jaxacct.training.clipped_gradient_sum`, in units of ``clip_norm``.
-        sigma: scalar noise multiplier in (0, :func:`largest_sigma`]. Outside of it (or NaN) every entry is
-            NaN: nothing is released with too little noise.
-        clip_norm: scalar C.
+        sigma: scalar noise multiplier in [2^-24, :func:`largest_sigma`]. The float32 that is used is no smaller than
+            it: the least one above a concrete number, the next one above a traced number, whatever was rounded to it.
+        clip_norm: scalar C in [1e-12, 1e12].
+
+    Returns:
+        The release. If a traced argument is out of range (or NaN) every entry is NaN: nothing is released with too
+        little noise.
 
     Raises:
-        ValueError: no sum, or a sigma or clip norm that is not one number.
+        ValueError: a pair of keys, no sum, or a sigma or clip norm that is not one number or, where it is concrete, out
+            of range.
     """
+    check_key(key)
     _validate.instance(FixedPointSum, total=total)
-    _validate.number(sigma=sigma, clip_norm=clip_norm)
-    sigma = jnp.asarray(sigma, jnp.float32)
-    usable = (sigma > 0) & (sigma <= largest_sigma(total.size))
-    safe = jnp.where(usable, sigma, 1.0)
+    check_sigma(sigma, total.size)
+    _check.clip_norms(clip_norm=clip_norm)
+    usable = usable_sigma(jnp.asarray(sigma), total.size) & _check.usable_clip(jnp.asarray(clip_norm))
+    safe = jnp.where(usable, no_less(sigma), 1.0)
     noise = jax.tree.map(lambda leaf: leaf * safe, gaussian_tree(key, total.high))
     release = fixed_point.released(fixed_point.offset(total, noise), clip_norm)
     return jax.tree.map(lambda leaf: jnp.where(usable, leaf, jnp.nan), release)

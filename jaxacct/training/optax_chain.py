@@ -16,10 +16,10 @@ from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.clipping import add_clipped, global_norm
 from jaxacct.training.fixed_point import FixedPointSum
-from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma, noise_length
+from jaxacct.training.keys import RootKeys, check_roots, step_keys
+from jaxacct.training.noise import add_gaussian_noise, noise_length, usable_sigma
 from jaxacct.training.schedules import ReleasedValues, Schedule
-from jaxacct.training.step import ask_filter
+from jaxacct.training.step import ask_clipped
 
 
 class FilteredAggregateState(NamedTuple):
@@ -38,7 +38,7 @@ class FilteredAggregateState(NamedTuple):
     sigma: jax.Array
     rate: jax.Array
     released: ReleasedValues
-    keys: Keys
+    keys: RootKeys
     step: jax.Array
     halted: jax.Array
     inner: Any
@@ -47,7 +47,7 @@ class FilteredAggregateState(NamedTuple):
 def filtered_aggregate(
     filter: Filter,
     schedule: Schedule,
-    keys: Keys,
+    keys: RootKeys,
     *,
     clip_norm: float,
     size: int,
@@ -61,6 +61,10 @@ def filtered_aggregate(
         optimizer = optax.chain(private, optax.adam(1e-3))
         gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, batch)
         updates, opt_state = optimizer.update(gradients, opt_state, params, valid=valid)
+
+    It must be the first link, and see the whole tree of parameters and every batch: what stands before or around it
+    (``optax.masked``, ``MultiSteps``, ``apply_if_finite``) sees gradients without noise. The page
+    docs/how-to/dp-sgd-under-a-filter.md has a table of what is right and what is wrong.
 
     **The loop must do the Poisson sampling**: every example in the batch by a coin of its own with probability
     ``optax.tree.get(opt_state, "rate")``, independent in every step, as :func:`jaxacct.training.poisson_sample` and
@@ -84,27 +88,31 @@ def filtered_aggregate(
         schedule: from :mod:`jaxacct.training.schedules`; it sees the norm of the noisy gradient, and the accuracy on
             public data if ``update`` is given ``accuracy=`` now and then.
         keys: roots that nothing else uses, from :func:`jaxacct.training.fresh_keys`.
-        clip_norm: L2 bound of each example's gradient.
+        clip_norm: L2 bound of each example's gradient, in [1e-12, 1e12].
         size: number of examples in the data set, a public constant.
         then: a transformation of the private average, run on admitted steps only.
 
     Returns:
         A transformation whose ``update(gradients, state, params, valid=None, accuracy=None)`` takes leaves (batch,
-        *parameter shape), and ``valid``, (batch,) bool: which rows are in the sample (all, if not given).
+        *parameter shape), and ``valid``, (batch,) bool: which rows are in the sample. Without it all are, of a batch
+        that the loop sampled; a batch of ``size`` rows or more then is refused unless the schedule has everyone in
+        every step.
 
     Raises:
-        ValueError: an invalid clip norm or size; gradients of different batch lengths or of more than 2^18 rows.
+        ValueError: an invalid clip norm or size; gradients that are not one row an example for all of ``params`` (a
+            mean, a part of the tree, no ``params``), or of more than 2^18 rows; everyone's gradients without ``valid``.
     """
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    check_keys(keys)
-    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    check_roots(keys)
+    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.whole(size=size)
     then = optax.identity() if then is None else then
     _validate.methods("init", "update", then=then)
     inner = optax.with_extra_args_support(then)
 
     def init(params: optax.Params) -> FilteredAggregateState:
+        _check_whole(params)
         released = ReleasedValues.nothing()
         sigma, rate, schedule_state = schedule.propose(jnp.int32(0), schedule.init(), released)
         return FilteredAggregateState(
@@ -129,7 +137,14 @@ def filtered_aggregate(
         **more: Any,
     ) -> tuple[Any, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
-        shapes, rows = _shapes(updates)
+        shapes, rows = _shapes(updates, params)
+        summed = isinstance(updates, FixedPointSum)
+        if valid is None and not summed and rows >= size and not schedule.full_batch:
+            raise ValueError(
+                f"valid must say which rows are in the sample, got none and {rows} rows of {size} examples: all would "
+                "take part at the price of a sample (flax's TrainState.apply_gradients cannot pass valid: call "
+                "tx.update and optax.apply_updates)"
+            )
         if valid is not None:
             _validate.numbers(valid=valid)
             if np.shape(valid) != (rows,):
@@ -137,14 +152,15 @@ def filtered_aggregate(
         if accuracy is not None:
             _validate.number(accuracy=accuracy)
         query = schedule.query(state.sigma, state.rate)
-        admitted, filter_state, scale = ask_filter(filter, query, state.filter_state)
-        admitted = admitted & ~state.halted & (state.sigma > 0) & (state.sigma <= largest_sigma(rows))
-        if isinstance(updates, FixedPointSum):
-            admitted = admitted & (scale == 1)
+        if summed:  # clipped already: whole steps only
+            (admitted, filter_state), scale = filter.update(query, state.filter_state), jnp.float32(1.0)
+        else:
+            admitted, filter_state, scale = ask_clipped(filter, query, state.filter_state)
+        admitted = admitted & ~state.halted & usable_sigma(state.sigma, rows) & (state.rate > 0) & (state.rate <= 1)
 
         def take() -> tuple[Any, FilteredAggregateState]:
             total = updates
-            if not isinstance(updates, FixedPointSum):
+            if not summed:
                 mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
                 total = add_clipped(fixed_point.empty_sum(shapes, rows), updates, mask, clip_norm, clip_scale=scale)
             release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, clip_norm)
@@ -176,15 +192,40 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: object) -> tuple[Any, int]:
-    """One example's gradient as shapes, and how many rows there are (or may be, in a sum)."""
+def _shapes(updates: object, params: object) -> tuple[Any, int]:
+    """One example's gradient as shapes, and how many rows there are (or may be, in a sum).
+
+    Raises ValueError unless there is one row an example, or a sum, for every parameter. The gradient of a mean has rows
+    too where all its leaves have one length, and would be clipped row by row.
+    """
+    if params is None:
+        raise ValueError("params must be given, update(gradients, state, params): they tell rows from one gradient")
+    _check_whole(params)
+    structure, shapes = _validate.shapes(params)
     if isinstance(updates, FixedPointSum):
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high), updates.size
-    _check.floats(updates=updates)
-    lengths = {leaf.shape[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(updates)}
-    if len(lengths) != 1 or 0 in lengths:
+        found, wanted, rows = _validate.shapes(updates.high), shapes, updates.size
+        single = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high)
+    else:
+        _check.floats(updates=updates)
+        found = _validate.shapes(updates)
+        rows = max((shape[0] for shape in found[1] if shape), default=0)
+        wanted = [(rows, *shape) for shape in shapes]
+        single = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), updates)
+    if found != (structure, wanted) or not rows:
         raise ValueError(
-            "updates must be per-example gradients, (batch, *parameter shape), of one batch length above 0, got "
-            f"lengths {sorted(lengths)}"
+            "updates must be per-example gradients, (batch, *parameter shape) for every parameter of params, of shapes "
+            f"{shapes}, got {found[1]}: take them with jax.vmap(jax.grad(loss), in_axes=(None, 0)) of the loss of one "
+            "example, not of a mean"
         )
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), updates), lengths.pop()
+    return single, rows
+
+
+def _check_whole(params: object) -> None:
+    """Raises ValueError where an optax wrapper hid some of the parameters."""
+    leaves = jax.tree.leaves(params, is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode))
+    if any(isinstance(leaf, optax.MaskedNode) for leaf in leaves):
+        raise ValueError(
+            "params must be the whole tree, got one with masked parts: optax.masked, multi_transform or partition "
+            "around filtered_aggregate let the gradients of the other parts pass without noise; put the aggregate "
+            "first in optax.chain, and such a wrapper after it or into then="
+        )

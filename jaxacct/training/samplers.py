@@ -258,7 +258,7 @@ def make_sampled_step(
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Sampler, sampler=sampler)
-    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
     sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):

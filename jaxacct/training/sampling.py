@@ -11,7 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import exact, no_more
 from jaxacct.training import checks as _check
+from jaxacct.training.keys import check_key
 
 _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 
@@ -19,9 +21,11 @@ _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     """A mask, (size,) bool, in which each entry is True independently with probability ``rate``.
 
-    A coin compares 32 random bits with floor(rate * 2^32), computed exactly: its probability is below the float32
-    number ``rate``, which is accounted for, by less than 2^-32, and costs no more (docs/proofs/training.md). A NaN or
-    negative rate samples nobody.
+    A coin compares 32 random bits with floor(rate * 2^32), computed exactly: its probability is no larger than the
+    number ``rate``, which is accounted for, and costs no more (docs/proofs/training.md). It is below a concrete rate by
+    less than 2^-32. A traced rate other than 1 is first lowered to the next float32, so that the coin is no likelier
+    than with any number that was rounded to it; a traced 1 is 1 (also where a number above 1 - 2^-25 was rounded to
+    it, so give such a rate as a Python float). A traced rate that is NaN or negative samples nobody.
 
     Args:
         key: a typed PRNG key that nothing else uses.
@@ -29,14 +33,18 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
         rate: scalar in [0, 1]; at 1 everyone is in the sample.
 
     Raises:
-        ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
+        ValueError: a pair of keys, a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
+    check_key(key)
     _validate.integer(0, 2**53, size=size)
     _validate.number(_validate.rate, rate=rate)
-    rate = jnp.asarray(rate, jnp.float32)
-    inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)
-    threshold = jnp.floor(inside * jnp.float32(2**32)).astype(jnp.uint32)
     coins = jax.random.bits(key, (size,), jnp.uint32)
+    if not _validate.is_traced(rate):
+        wide = exact(rate)[()]
+        return coins < np.uint32(wide * 2**32) if wide < 1 else jnp.ones(size, bool)
+    rate = jnp.asarray(rate, jnp.float32)
+    inside = jnp.where((rate > 0) & (rate < 1), no_more(rate), 0.0)
+    threshold = jnp.floor(inside * jnp.float32(2**32)).astype(jnp.uint32)
     return (coins < threshold) | (rate >= 1)
 
 

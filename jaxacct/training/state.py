@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.training import checks as _check
-from jaxacct.training.keys import Keys, check_keys
+from jaxacct.training.keys import RootKeys, check_roots
 from jaxacct.training.schedules import ReleasedValues, Schedule
 
 
@@ -36,7 +36,7 @@ class TrainState(NamedTuple):
     filter_state: Any
     schedule_state: Any
     released: ReleasedValues
-    keys: Keys
+    keys: RootKeys
     step: jax.Array
     halted: jax.Array
 
@@ -93,7 +93,7 @@ class SplitStep(NamedTuple):
 
 
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: Keys
+    params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: RootKeys
 ) -> TrainState:
     """The state before the first step. ``params`` must not have been fitted to the private data.
 
@@ -103,7 +103,7 @@ def init_state(
     _check.floats(params=params)
     _validate.methods("init", "update", optimizer=optimizer, filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    check_keys(keys)
+    check_roots(keys)
     state = TrainState(
         params=params,
         opt_state=optimizer.init(params),

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.typing import ArrayLike
 
@@ -17,8 +18,8 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
-from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma, noise_length
+from jaxacct.training.keys import StepKeys, check_step_keys, step_keys
+from jaxacct.training.noise import add_gaussian_noise, check_sigma, noise_length, usable_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import Schedule
 from jaxacct.training.sharding import number_of
@@ -29,7 +30,7 @@ def noisy_gradient(
     loss: Loss[Params],
     params: Params,
     data: object,
-    keys: Keys,
+    keys: StepKeys,
     *,
     sigma: ArrayLike,
     rate: ArrayLike,
@@ -47,35 +48,42 @@ def noisy_gradient(
         loss: ``loss(params, example)``, a scalar for one example without a batch axis.
         params: pytree of float arrays.
         data: pytree of arrays (size, ...), or :func:`jaxacct.training.shard_examples` of it.
-        keys: this step's keys, from :func:`jaxacct.training.step_keys`.
-        sigma: noise multiplier: the noise has standard deviation sigma * clip_norm.
-        rate: probability of each example to take part.
-        clip_norm: L2 bound C of each example's gradient.
+        keys: this step's keys, from :func:`jaxacct.training.step_keys`; never the roots, which repeat themselves.
+        sigma: noise multiplier: the noise has standard deviation sigma * clip_norm, or a float32 rounding more: no
+            less than a filter charges for that number, however it came into the program.
+        rate: probability of each example to take part, in (0, 1], or a rounding less.
+        clip_norm: L2 bound C of each example's gradient, in [1e-12, 1e12].
         clip_scale: factor in [0, 1] on that bound, not on the noise.
         physical_batch: most per-example gradients in memory at once (on each device), static.
-        full_batch: everyone takes part (rate 1) and no coins are thrown, static.
+        full_batch: everyone takes part and no coins are thrown, static; ``rate`` is 1 then.
         size: a public number of examples, static. The default is the number in ``data``, which is then public: adding
             or removing an example changes it.
 
     Returns:
-        A pytree like ``params``, float32.
+        A pytree like ``params``, float32; NaN where a traced number is out of range.
 
     Raises:
-        ValueError: parameters that are not floating point, data of different lengths, a loss that is no scalar, numbers
-            that are none.
+        ValueError: roots for keys, parameters that are not floating point, data of different lengths, a loss that is no
+            scalar, concrete numbers that are none or out of range.
     """
-    check_keys(keys)
-    _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
+    check_step_keys(keys)
     _validate.truth(full_batch=full_batch)
     count = number_of(data)
     size = count if size is None else size
     _validate.whole(size=size)
+    _check.clip_norms(clip_norm=clip_norm)
+    _validate.number(_validate.rate, clip_scale=clip_scale)
+    check_sigma(sigma, count)
+    _validate.number(_validate.positive, _validate.rate, rate=rate)
+    if full_batch and not _validate.is_traced(rate) and float(np.asarray(rate)) != 1:
+        raise ValueError(f"rate must be 1 with full_batch, where everyone takes part, got {rate!r:.200}")
     mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
     )
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-    expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
+    rate = jnp.asarray(1.0 if full_batch else rate, jnp.float32)
+    expected = jnp.where((rate > 0) & (rate <= 1), rate, jnp.nan) * jnp.float32(size)
     return jax.tree.map(lambda leaf: leaf / expected, release)
 
 
@@ -94,9 +102,9 @@ def make_step(
 
     Only if the filter admits the step are examples sampled, gradients clipped and noised, and parameters moved.
 
-    The query that the filter is charged with is built here from the very float32 numbers that the step then
-    uses. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
-    ``halted``; a halted run admits nothing any more. A filter with a ``clip_scale(query, state)`` method
+    The query that the filter is charged with is built here from the very float32 numbers that the step is then
+    given. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
+    ``halted``; a halted run admits nothing any more. A filter with an ``update_clipped(query, state)`` method
     (approximate GDP, Algorithm 2 of the f-DP filters paper) may shrink the clip norm of one last step to
     what the budget still pays for; that step is released and is the last.
 
@@ -150,7 +158,7 @@ def _halves(
     if filter is not None:
         _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
     if size is not None:
         _validate.whole(size=size)
@@ -158,8 +166,8 @@ def _halves(
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
-        admitted, charged, scale = ask_filter(filter, schedule.query(sigma, rate), state.filter_state)
-        admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
+        admitted, charged, scale = ask_clipped(filter, schedule.query(sigma, rate), state.filter_state)
+        admitted = admitted & ~state.halted & usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
         report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget_of(filter, charged))
         return Proposal(report, charged, schedule_state)
@@ -237,17 +245,21 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_filter(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
-    """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal."""
+def ask_clipped(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+    """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
+
+    A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
+    """
     if filter is None:
         return jnp.bool_(True), state, jnp.float32(1.0)
-    scale = jnp.float32(1.0)
-    scaler = getattr(filter, "clip_scale", None)
-    if scaler is not None:
-        found = jnp.asarray(scaler(query, state))
-        found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
-        scale = jnp.minimum(found, 1.0)
-    admitted, state = filter.update(query, state)
+    clipped = getattr(filter, "update_clipped", None)
+    if clipped is None:
+        admitted, state = filter.update(query, state)
+        return jnp.asarray(admitted), state, jnp.float32(1.0)
+    admitted, state, scale = clipped(query, state)
+    found = jnp.asarray(scale)
+    found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
+    scale = jnp.minimum(found, 1.0)
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 

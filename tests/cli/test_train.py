@@ -77,7 +77,7 @@ def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_
     code, out, err = call(capsys, *QUICK, "--epochs", "3", "--output", str(tmp_path), "--json", "--quiet")
     assert code == 0
     report = json.loads((tmp_path / "report.json").read_text())
-    assert (report["steps"], report["seed"]) == (3, None)
+    assert (report["steps"], report["seeded"]) == (3, False)
     printed = json.loads(out)
     assert printed.pop("files") == [str(tmp_path / "report.json"), str(tmp_path / "budget.png")]
     assert printed["steps"] == 3

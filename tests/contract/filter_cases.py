@@ -88,7 +88,7 @@ class Case:
         make: the filter for a budget that grows with its argument, a number, array or tracer; 1 is the usual size.
         small: a query with noise in proportion to its argument, likewise; of ``small(1.0)`` some tens (22 to 249) fit
             ``make(1.0)``. Noise that is 0, negative, NaN or infinite makes a query that must be refused.
-        big: a query that ``make(1.0)`` refuses; None if there is none.
+        big: a query that ``make(1.0)`` refuses.
         number: the query in the filter's own parameter with this value in all its numbers; None if it takes none.
         offset: what the budget's argument is added to, so that tests of bad budgets hit the bad value.
         batched: whether budgets of any shape and ``vmap`` work.
@@ -308,14 +308,14 @@ CASES = {
     "approximate-gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),
         lambda t: PoissonSampled(Gaussian(3.0 * t), 0.1),
-        None,
+        PoissonSampled(Gaussian(0.1), 0.1),
         None,
         is_bound=False,
     ),
     "approximate-gdp-large": Case(
         lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
         lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9),
-        None,
+        PoissonSampled(Gaussian(0.1), 0.9),
         None,
         heavy=True,
         is_bound=False,

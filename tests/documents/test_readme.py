@@ -1,5 +1,6 @@
 """The README's commands are the ones that CI runs, and its Python runs as printed."""
 
+import math
 import pathlib
 import re
 
@@ -17,6 +18,21 @@ def test_the_two_command_lines_stand_in_the_readme():
 
 def test_ci_runs_the_readmes_test_line():
     assert TEST in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_readmes_loop_never_overdraws_the_filter_that_may_be_put_in_its_place():
+    place, given = (
+        "filters.priced_box(sigma=(2.0, 2.5), rate=0.05, epsilon=2.0, delta=1e-5)",
+        "filters.approximate_gdp(0.04)",
+    )
+    assert given in README
+    (block,) = (b for b in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if place in b)
+    end: dict = {"__name__": "readme"}
+    exec(compile(block.replace(place, given), "README.md", "exec"), end)
+    assert end["number"] > 100
+    assert 0.0395 < float(end["budget"].spent(end["spent"])) <= 0.04
+    # What ran costs no more: the noise was 2.5 at first, 2 at the end at most.
+    assert end["number"] * 0.05**2 * math.expm1(2.5**-2) / 2 <= 0.04
 
 
 def test_every_python_block_of_the_readme_runs_as_printed(capsys):

@@ -112,7 +112,7 @@ def test_queries_snap_to_the_cheapest_entry_that_dominates_them(ledger):
     for noise, rate, entry in cases:
         for scale in (1.0, 3.0):
             assert int(ledger.price(PoissonSampled(Gaussian(noise * scale, scale), rate))) == prices[entry]
-    assert int(ledger.price(PoissonSampled(Gaussian(np.nextafter(sigma[2], 0)), 0.1))) == prices[1]
+    assert int(ledger.price(PoissonSampled(Gaussian(sigma[2] * (1 - 2.0**-21)), 0.1))) == prices[1]
     assert int(ledger.price(PoissonSampled(Gaussian(sigma[0] * 0.99), 0.1))) == nowhere
     assert int(ledger.price(PoissonSampled(Gaussian(5.0), 0.1001))) == nowhere
     assert int(ledger.price(Gaussian(5.0))) == nowhere

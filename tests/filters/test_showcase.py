@@ -18,8 +18,10 @@ LONGER = np.append(SIGMA, np.full(50, 2.0))
 def admissions(ledger, sigmas):
     def body(state, sigma):
         query = PoissonSampled(Gaussian(sigma), RATE)
-        scale = ledger.clip_scale(query, state) if hasattr(ledger, "clip_scale") else jnp.ones(())
-        admitted, state = ledger.update(query, state)
+        if hasattr(ledger, "update_clipped"):
+            admitted, state, scale = ledger.update_clipped(query, state)
+        else:
+            (admitted, state), scale = ledger.update(query, state), jnp.ones(())
         return state, (admitted, scale)
 
     return jax.lax.scan(body, ledger.init(), sigmas)
@@ -80,10 +82,34 @@ def test_the_clip_spends_exactly_what_is_left():
             assert 0 < scale < 1
             assert cost == pytest.approx(rest, rel=1e-9)
             assert cost <= rest * (1 + 1e-14)
-            admitted, state = ledger.update(query, state)
+            admitted, state, same = ledger.update_clipped(query, state)
             assert admitted
-            assert not ledger.update(query, state)[0]
+            assert float(same) == scale
+            assert not ledger.update_clipped(query, state)[0]
             assert float(ledger.clip_scale(query, state)) == 0.0
+
+
+@pytest.mark.parametrize(("regime", "rate"), [("small", 0.05), ("large", 0.9)])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_loop_that_does_not_clip_never_overdraws(regime, rate, jitted):
+    ledger = filters.approximate_gdp(0.04, regime=regime)
+    query = PoissonSampled(Gaussian(2.0 if regime == "small" else 30.0), rate)
+    cost = rate**2 * (np.expm1(0.25) if regime == "small" else 30.0**-2) / 2
+    ask = jax.jit(ledger.update) if jitted else ledger.update
+    state, whole = ledger.init(), 0
+    while True:
+        admitted, after = ask(query, state)
+        if not admitted:
+            break
+        state, whole = after, whole + 1
+    assert whole == int(0.04 / cost)
+    assert np.asarray(after.words).tolist() == np.asarray(state.words).tolist()
+    assert float(ledger.spent(state)) <= 0.04
+    # One that clips gets the rest, once, and only if it asks for it.
+    admitted, after, scale = ledger.update_clipped(query, state)
+    assert admitted
+    assert 0 < float(scale) < 1
+    assert float(ledger.remaining(after)) == 0.0
 
 
 def test_dust_is_forfeited():
@@ -94,11 +120,10 @@ def test_dust_is_forfeited():
     assert not ledger.update(Gaussian(1e9), state)[0]
 
 
-def test_the_loudest_step_is_clipped_not_refused():
+def test_the_loudest_step_is_clipped_and_not_refused():
     ledger = filters.approximate_gdp(0.05)
     query = PoissonSampled(Gaussian(1e-3), 0.01)
-    scale = ledger.clip_scale(query, ledger.init())
-    admitted, state = ledger.update(query, ledger.init())
+    admitted, state, scale = ledger.update_clipped(query, ledger.init())
     assert admitted
     assert 0 < float(scale) < 0.01
     assert float(ledger.remaining(state)) == 0.0

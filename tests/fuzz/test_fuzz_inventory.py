@@ -61,8 +61,8 @@ EXCUSED = {
         f"training.{name}": RESULT
         for name in (
             "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "Keys", "LevelsFilter", "Outcome", "ReleasedValues", "Rounds", "Sample", "Schedule",
-            "ShardedExamples", "SplitStep", "StepRecord", "StepReport", "TrainState",
+            "LevelsFilter", "Outcome", "ReleasedValues", "RootKeys", "Rounds", "Sample", "Schedule",
+            "ShardedExamples", "SplitStep", "StepKeys", "StepRecord", "StepReport", "TrainState",
         )
     },
     **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},

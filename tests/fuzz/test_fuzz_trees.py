@@ -32,7 +32,9 @@ TREES = [
     {"v": np.ones((3, 2), np.float32)},
     (X, Y[:1]),
     (KEY, KEY),
-    training.Keys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),  # raw keys
+    training.RootKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),  # raw keys
+    training.StepKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),
+    KEYS,
     jax.random.PRNGKey(0),
 ]
 
@@ -209,7 +211,7 @@ CASES = {
         loss=loss,
         params=PARAMS,
         data=(X, Y),
-        keys=KEYS,
+        keys=training.step_keys(KEYS, 0),
         sigma=1.0,
         rate=0.5,
         clip_norm=1.0,
@@ -234,7 +236,7 @@ CASES = {
             "delta": 1e-5,
             "data": {"name": "d"},
             "settings": {"filter": "f"},
-            "seed": 1,
+            "seeded": True,
         },
     ),
     "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),

@@ -128,3 +128,111 @@ def _equal(one, other):
     if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
         one, other = jax.random.key_data(one), jax.random.key_data(other)
     return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+# What optax users write, and what must not reach the parameters: one gradient where rows belong, a part of the tree.
+SAMPLED = constant(1.0, 0.5, 9)
+ROOMY = filters.renyi(20.0, 1e-5, order=4.0)
+
+
+def sampled_link(**options):
+    return filtered_aggregate(ROOMY, SAMPLED, seeded_keys(0), **({"clip_norm": 1.0, "size": 8} | options))
+
+
+NO_ROWS = {
+    "one gradient": (jnp.ones(5), jnp.zeros(5)),
+    "leaves of one length": ({"a": jnp.ones(5), "b": jnp.ones((5, 2))}, {"a": jnp.zeros(5), "b": jnp.zeros((5, 2))}),
+    "a square": (jnp.ones((5, 5)), jnp.zeros((5, 5))),
+    "a number": (jnp.ones(()), jnp.zeros(())),
+    "rows for a part": ({"a": jnp.ones((4, 5)), "b": jnp.ones(5)}, {"a": jnp.zeros(5), "b": jnp.zeros(5)}),
+    "rows of two lengths": ({"a": jnp.ones((4, 5)), "b": jnp.ones((3, 5))}, {"a": jnp.zeros(5), "b": jnp.zeros(5)}),
+    "a leaf less": ({"a": jnp.ones((4, 5))}, {"a": jnp.zeros(5), "b": jnp.zeros(5)}),
+    "two axes of rows": (jnp.ones((2, 4, 5)), jnp.zeros(5)),
+    "no rows": (jnp.ones((0, 5)), jnp.zeros(5)),
+    "a sum of other shapes": (empty_sum(jnp.zeros(4), 8), jnp.zeros(5)),
+    "a sum of another tree": (empty_sum({"a": jnp.zeros(5)}, 8), jnp.zeros(5)),
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", NO_ROWS)
+def test_what_is_not_one_row_an_example_for_every_parameter_raises(name, jitted):
+    updates, params = NO_ROWS[name]
+    private = sampled_link()
+    update = jax.jit(private.update) if jitted else private.update
+    with pytest.raises(ValueError, match="updates must be per-example gradients"):
+        update(updates, private.init(params), params)
+
+
+def test_the_gradient_of_a_mean_raises_and_rows_of_the_same_model_pass():
+    rows = jnp.asarray(np.random.default_rng(1).normal(size=(6, 5)), jnp.float32)
+    mean = lambda w, rows: jnp.mean(rows @ w)  # noqa: E731
+    private, w = optax.chain(sampled_link(), optax.sgd(1.0)), jnp.zeros(5)
+    with pytest.raises(ValueError, match="of the loss of one example, not of a mean"):
+        private.update(jax.grad(mean)(w, rows), private.init(w), w)
+    each = jax.vmap(jax.grad(lambda w, row: row @ w), in_axes=(None, 0))(w, rows)
+    update, _ = private.update(each, private.init(w), w)
+    assert update.shape == (5,)
+    with pytest.raises(ValueError, match="params must be given"):
+        private.update(each, private.init(w))
+
+
+@pytest.mark.parametrize("rows", [8, 9])
+def test_everyones_rows_at_the_price_of_a_sample_need_a_mask(rows):
+    private, params, gradients = sampled_link(), jnp.zeros(5), jnp.ones((rows, 5))
+    with pytest.raises(ValueError, match="valid must say which rows are in the sample"):
+        private.update(gradients, private.init(params), params)
+    update, _ = private.update(gradients, private.init(params), params, valid=np.arange(rows) < 3)
+    assert np.isfinite(update).all()
+    # A batch that the loop sampled, and a schedule in which everyone takes part, need none.
+    private.update(gradients[:7], private.init(params), params)
+    everyone = filtered_aggregate(filters.gdp(5.0), EVERYONE, seeded_keys(0), clip_norm=1.0, size=8)
+    everyone.update(gradients, everyone.init(params), params)
+
+
+def test_flaxes_apply_gradients_is_refused_and_its_five_lines_work():
+    train_state = pytest.importorskip("flax.training.train_state")
+    params = {"w": jnp.zeros(5)}
+    state = train_state.TrainState.create(apply_fn=None, params=params, tx=optax.chain(sampled_link(), optax.sgd(1.0)))
+    gradients = {"w": jnp.ones((8, 5))}
+    with pytest.raises(ValueError, match=r"apply_gradients cannot pass valid"):
+        state.apply_gradients(grads=gradients)
+    updates, opt_state = state.tx.update(gradients, state.opt_state, state.params, valid=np.arange(8) < 3)
+    moved = optax.apply_updates(state.params, updates)
+    state = state.replace(step=state.step + 1, params=moved, opt_state=opt_state)
+    assert int(optax.tree.get(state.opt_state, "step")) == 1
+    assert np.any(state.params["w"])
+
+
+AROUND = {
+    "masked": lambda link: optax.masked(link, {"a": True, "b": False}),
+    "multi_transform": lambda link: optax.multi_transform({"p": link, "q": optax.sgd(0.1)}, {"a": "p", "b": "q"}),
+    "partition": lambda link: optax.partition({"p": link, "q": optax.sgd(0.1)}, {"a": "p", "b": "q"}),
+    "MultiSteps": lambda link: optax.MultiSteps(link, 2),
+    "apply_if_finite": lambda link: optax.apply_if_finite(link, 2),
+}
+
+
+@pytest.mark.parametrize("inside", ["alone", "in a chain"])
+@pytest.mark.parametrize("name", AROUND)
+def test_no_wrapper_around_the_aggregate_lets_a_raw_gradient_pass(name, inside):
+    link = sampled_link() if inside == "alone" else optax.chain(sampled_link(), optax.sgd(0.1))
+    params = {"a": jnp.zeros(5), "b": jnp.zeros(3)}
+    gradients = {"a": jnp.ones((4, 5)), "b": jnp.ones((4, 3))}
+    wrapped = AROUND[name](link)
+    hides = name in ("masked", "multi_transform", "partition")
+    # optax itself finds that what these two keep has other shapes than rows.
+    with pytest.raises(ValueError if hides else (ValueError, TypeError), match="masked parts" if hides else None):
+        wrapped.update(gradients, wrapped.init(params), params)
+
+
+def test_wrappers_after_the_aggregate_and_inside_then_see_releases_only():
+    params = {"a": jnp.zeros(5), "b": jnp.zeros(3)}
+    gradients = {"a": jnp.ones((4, 5)), "b": jnp.ones((4, 3))}
+    frozen = optax.masked(optax.set_to_zero(), {"a": False, "b": True})
+    for link in (optax.chain(sampled_link(), frozen), sampled_link(then=frozen)):
+        update, _ = link.update(gradients, link.init(params), params)
+        assert np.any(update["a"])
+        assert not np.any(update["b"])
+    everything = optax.masked(sampled_link(), {"a": True, "b": True})  # hides nothing
+    assert np.any(everything.update(gradients, everything.init(params), params)[0]["b"])

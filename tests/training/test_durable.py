@@ -99,6 +99,20 @@ def test_no_key_and_nothing_of_one_is_on_the_disk(tmp_path):
         assert word.tobytes().hex().encode() not in written
 
 
+@pytest.mark.parametrize(
+    ("good", "keys"),
+    [(1, lambda attempt: seeded_keys(5)), (2, lambda attempt: attempt_keys(seeded_keys(5), min(attempt, 1)))],
+)
+def test_a_resumed_run_refuses_the_roots_of_an_earlier_attempt(tmp_path, good, keys):
+    for _ in range(good):
+        with opened(tmp_path, keys=keys) as run:
+            advance(run, run.state, 1)
+    with pytest.raises(ValueError, match="keys must return other roots"), opened(tmp_path, keys=keys):
+        pass
+    with opened(tmp_path) as run:  # other roots go on
+        advance(run, run.state, 1)
+
+
 def test_attempts_steps_and_streams_all_have_keys_of_their_own():
     roots = seeded_keys(3)
     seen = set()

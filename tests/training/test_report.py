@@ -44,14 +44,14 @@ def follow(budget):
     return [record(number, sigma, rate) for number, (sigma, rate) in enumerate(steps, 1)]
 
 
-def full_report(budget, run, seed=None):
+def full_report(budget, run, seeded=False):
     return make_report(
         run,
         budget,
         delta=1e-5,
         data={"name": "none"},
         settings={"filter": "renyi", "schedule": "constant"},
-        seed=seed,
+        seeded=seeded,
     )
 
 
@@ -128,7 +128,7 @@ def test_no_step_costs_nothing():
 
 def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     budget = plan()
-    report = full_report(budget, outcome(follow(budget)), seed=4)
+    report = full_report(budget, outcome(follow(budget)), seeded=True)
     assert set(report["history"]) == {
         "step",
         "sigma",
@@ -139,10 +139,10 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
         "lost",
     }
     assert set(report) == {
-        "data", "settings", "seed", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
+        "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
         "adaptive_schedule", "budget_unit", "notes", "history", "evaluations",
     }  # fmt: skip
-    assert any("not private to anyone who knows the seed 4" in note for note in report["notes"])
+    assert any("not private to anyone who knows or guesses its seed" in note for note in report["notes"])
     assert any("treated as public" in note for note in report["notes"])
     files = write_report(report, tmp_path / "deep" / "folder")
     assert [file.name for file in files] == ["report.json", "budget.png"]

@@ -66,10 +66,8 @@ class ApproximateGDPFilter(AdditiveFilter):
     def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
-        A query that costs more than what is left is *admitted*, with its contributions clipped by
-        `clip_scale(query, state)` at the state before this update: it spends exactly what is left and is the
-        last; from then on everything is refused. So always apply `clip_scale`; it is 1 while the budget
-        lasts. A remainder below 2^-40 of the budget is forfeited (a query clipped to it would release noise).
+        A query that costs more than what is left is refused, to the unit: `update_clipped` is for loops that can
+        run it shortened. A remainder below 2^-40 of the budget is forfeited.
 
         Args:
             query: a `PoissonSampled` `Gaussian`; in the "large" regime also a `Gaussian` (rate 1).
@@ -83,14 +81,31 @@ class ApproximateGDPFilter(AdditiveFilter):
             ValueError: a query of another type, a concrete rate outside the regime, a shape the state does
                 not cover.
         """
-        return _update(self.pieces, sampled_parameters(query, self.regime), state, self.regime)
+        parameters = sampled_parameters(query, self.regime)
+        return _update(self.pieces, parameters, state, self.regime, False)
+
+    def update_clipped(self, query: object, state: SpentState) -> tuple[Array, SpentState, Array]:
+        """Whether ``query`` may run with its contributions clipped, the state after it, and the factor of the clip.
+
+        A query that costs more than what is left is *admitted* if its contributions are clipped at the factor times its
+        clip norm, and its noise is kept: it spends exactly what is left and is the last. A loop that asks this must
+        apply the factor; it is 1 while the budget lasts, and `clip_scale` of the state before.
+
+        Arguments and errors as in `update`.
+
+        Returns:
+            ``(admitted, state, scale)``, the factor in [0, 1] in the caller's float type.
+        """
+        parameters = sampled_parameters(query, self.regime)
+        admitted, after = _update(self.pieces, parameters, state, self.regime, True)
+        return admitted, after, self.clip_scale(query, state)
 
     def clip_scale(self, query: object, state: SpentState) -> Array:
-        """The factor in [0, 1] on ``query``'s clip norm at which it spends at most what is left in ``state``.
+        """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.
 
-        ``state`` is the one *before* `update`; the noise keeps its scale. It is invBudg of Algorithm 2 with
+        With it ``query`` spends at most what is left; its noise keeps its scale. It is invBudg of Algorithm 2 with
         this step's rate (errata 2), divided by the query's own sensitivity, at most 1: sigma sqrt(log(1 + 2 B
-        / q^2)) in the "small" regime, sigma sqrt(2 B) / q in the "large" one. 0 where `update` refuses.
+        / q^2)) in the "small" regime, sigma sqrt(2 B) / q in the "large" one. 0 where `update_clipped` refuses.
         Rounded down, in the caller's float type.
 
         Raises:
@@ -138,14 +153,18 @@ def _open(state: SpentState) -> Array:
 
 
 @reentrant_x64
-@functools.partial(jax.jit, static_argnames=("regime",))
-def _update(pieces: Array, parameters: Parameters, state: SpentState, regime: str) -> tuple[Array, SpentState]:
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _update(
+    pieces: Array, parameters: Parameters, state: SpentState, regime: str, partly: bool
+) -> tuple[Array, SpentState]:
+    """With ``partly`` a query that does not fit is admitted for what is left."""
     cost, _, _ = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the account's range.
     asked = jnp.minimum(cost, budget)
     fits, charged = amounts.charge(state, asked, budget, amounts.EXACT)
     admitted = (asked >= 0) & _open(state)  # NaN if either is
+    admitted = admitted if partly else admitted & fits
     after = jnp.where(fits[..., None], charged.words, amounts.full(state).words)
     return admitted, SpentState(jnp.where(admitted[..., None], after, state.words))
 
@@ -171,8 +190,9 @@ def approximate_gdp(budget: ArrayLike, regime: str = "small") -> ApproximateGDPF
 
     Each step costs its mean privacy loss in the regime's limit, rate^2 (exp(mu^2) - 1) / 2 ("small") or
     rate^2 mu^2 / 2 ("large"), with mu = sensitivity / sigma; while the sum stays below the budget B, the
-    interaction tends to sqrt(2 B)-GDP. The step that would overdraw B is clipped to spend exactly what is
-    left, and is the last. `guarantee.is_bound` is False, and its statement says what is missing.
+    interaction tends to sqrt(2 B)-GDP. The step that would overdraw B is refused by `update`; a loop that asks
+    `update_clipped` instead may run it clipped to spend exactly what is left, as the last one (the paper's algorithm).
+    `guarantee.is_bound` is False, and its statement says what is missing.
 
     Args:
         budget: B, between 1e-18 and 1e30; an array makes one account for each entry.

@@ -17,7 +17,7 @@ from jaxacct.filters.boxes.words import least_of, unpacked
 from jaxacct.filters.guarantees import certified
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.cache import Progress
-from jaxacct.filters.menus.gaussian_menu import narrow
+from jaxacct.filters.menus.gaussian_menu import covered, narrow
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -97,9 +97,10 @@ def box_for(
     noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
     if noises[0] > noises[1] or rates[0] > rates[1]:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
-    # A float32 program's queries at the ends of the ranges are inside.
-    noises = float(narrow(noises[0], up=False)), float(narrow(noises[1], up=noises[0] < noises[1]))
-    rates = float(narrow(rates[0], up=rates[0] == rates[1])), float(min(narrow(rates[1], up=True), 1.0))
+    # A float32 program's queries at the loud ends of the ranges are inside.
+    least, most = (float(end) for end in covered(noises[0], rates[1]))
+    noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
+    rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
     target = float(epsilon), float(delta)
     key = _cache.digest(f"priced box {_VERSION}", noises, rates, *target, list(extra), two)
 

@@ -14,6 +14,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
 
+_HAIR = 2.0**-22  # four roundings to float32: a noise, a sensitivity, their quotient, a rate of a rate
 _MARGIN = 2.0**-45
 _MOST = 100_000  # noise multipliers, or rates
 
@@ -25,8 +26,7 @@ def gaussian_menu(
 
     A query with noise multiplier s and rate q is charged as the cheapest entry with sigma <= s and rate >= q. So the
     menu covers all noise from ``sigma[0]`` up, and rates up to the largest. A finer menu loses less to that rounding:
-    the price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side, so
-    that a float32 program's query of exactly that noise and rate finds its entry.
+    the price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side.
 
     Args:
         sigma: smallest and largest noise multiplier (noise over sensitivity), > 0.
@@ -81,16 +81,26 @@ def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
     return None
 
 
-def shrunk(query: Mechanism) -> Mechanism:
-    """What a menu's entry is accounted as: for sampled Gaussians, a hair less noise and more rate.
+def covered(noise: ArrayLike, rate: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The least noise and the largest rate that count as an entry's ``noise`` and ``rate``, float64.
 
-    The hair (2^-45) covers the roundings of quotients and products by which a query is compared with the entry.
+    A float32 program rounds the Python floats of an entry, and may round them to less noise and a larger rate. Such a
+    query is louder than the entry by a hair of 2^-22 at most, and is what the entry is accounted as.
+    """
+    noise, rate = np.asarray(noise, np.float64), np.asarray(rate, np.float64)
+    return deflated(noise, _HAIR), np.minimum(inflated(rate, _HAIR), 1.0)
+
+
+def shrunk(query: Mechanism) -> Mechanism:
+    """What a menu's entry is accounted as: for sampled Gaussians, the loudest query that counts as the entry.
+
+    A margin of 2^-45 covers the roundings of quotients and products by which a query is compared with the entry.
     """
     with jax.enable_x64(True):
         found = as_sampled_gaussian(query)
         if found is None:
             return query
-        noise, rate = (float(x) for x in found)
+        noise, rate = (float(x) for x in covered(*found))
     return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
 
 

@@ -16,7 +16,7 @@ from jaxacct._numerics.host import at_hand, hosted, on_device
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, covered, parts_of, position_of
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
 from jaxacct.filters.menus.units import MenuState, UnitFilter
@@ -47,8 +47,9 @@ class PricedMenuFilter(UnitFilter):
     Attributes:
         prices: units per query, int32, shape ``(..., entries)``.
         budget: units, int32, shape ``(...)``.
-        noise: noise multipliers of the entries in float32 pieces, NaN for what is no sampled Gaussian.
-        rate: their sampling rates, likewise.
+        noise: the least noise multiplier that counts as each entry, a hair of 2^-22 below its own, in float32 pieces;
+            NaN for what is no sampled Gaussian.
+        rate: the largest sampling rates that do, likewise.
         excess: the certified worst case at the grid's points.
         grid: of the profile, static.
         curves: what online prices are certified against, static; None without ``online=True``, and in a menu that was
@@ -90,9 +91,10 @@ class PricedMenuFilter(UnitFilter):
         gamma >= 0, so for both directions.
 
         Args:
-            query: a `Gaussian` or a `PoissonSampled` one, charged as the cheapest entry that dominates it; an integer,
-                the position of an entry of the menu; or a `Composed` of Gaussians (all or nothing). With
-                ``online=True`` and outside of compiled code also any mechanism with scalar parameters.
+            query: a `Gaussian` or a `PoissonSampled` one, charged as the cheapest entry that dominates it (prices are
+                those of entries with a hair less noise and more rate, so that the entry's own numbers, rounded to
+                float32, find it); an integer, the position of an entry of the menu; or a `Composed` of Gaussians (all
+                or nothing). With ``online=True`` and outside of compiled code also mechanisms with scalar parameters.
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
@@ -228,7 +230,8 @@ def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: f
     profile = certified(kept["excess"], grid, epsilon, delta)
     with jax.enable_x64(True):
         found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
-        noise, rate = (np.asarray(amounts.split(np.array([float(x[i]) for x in found]))) for i in range(2))
+        least, most = covered(*(np.array([float(pair[i]) for pair in found]) for i in range(2)))
+        noise, rate = np.asarray(amounts.split(least)), np.asarray(amounts.split(most))
     if max(kept["prices"].max(), kept["budget"]) > MOST_UNITS:
         raise ArithmeticError(f"prices must fit int32, got {kept['prices'].tolist()} and budget {kept['budget']}")
     prices, budget = kept["prices"].astype(np.int32), np.int32(kept["budget"])

@@ -99,8 +99,8 @@ class IndividualFilter:
     def bounds(self, query: object, norms: ArrayLike, state: IndividualState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
-        float32, shape ``(examples,)``. A filter with a ``clip_scale`` shortens the last step of each example to what is
-        left. Clip to it again, whatever else has been done: then nobody contributes more than was charged.
+        float32, shape ``(examples,)``. A filter with an ``update_clipped`` shortens the last step of each example to
+        what is left. Clip to it again, whatever else has been done: then nobody contributes more than was charged.
         """
         del query, norms
         return state.allowed
@@ -130,10 +130,12 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
     asked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, norms.shape), asked)
 
     def one(query: object, norm: Array, good: Array, each: Any) -> tuple[Array, Any]:
-        admitted, after = filter.update(query, each)
+        if hasattr(filter, "update_clipped"):
+            admitted, after, scale = filter.update_clipped(query, each)
+        else:
+            (admitted, after), scale = filter.update(query, each), None
         allowed = jnp.where(admitted & good, norm, 0.0)
-        if hasattr(filter, "clip_scale"):
-            scale = filter.clip_scale(query, each)
+        if scale is not None:
             scale = amounts.outward(jnp.asarray(scale, jnp.float64), "float32", up=False)
             # A factor of 1 is exact; below it the product is rounded down by two units.
             allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, deflated(allowed * scale, 2.0**-22), 0.0))

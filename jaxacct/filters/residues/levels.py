@@ -15,7 +15,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import Prepared, amounts, prepare
 from jaxacct.filters.base import AroundFilter, Filter
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, covered, shrunk
 from jaxacct.filters.printing import printed_as
 from jaxacct.mechanisms.base import Mechanism
 
@@ -30,8 +30,9 @@ class LevelsFilter(AroundFilter):
     Attributes:
         filter: charges prepared queries.
         queries: the prepared levels, stacked.
-        noise: their noise multipliers in exact float32 pieces, least noise for a rate last.
-        rate: their sampling rates, likewise.
+        noise: the least noise multipliers that count as each, a hair below its own, in exact float32 pieces, in rising
+            order of cost.
+        rate: the largest sampling rates that do, likewise.
     """
 
     filter: Filter
@@ -110,5 +111,5 @@ def on_levels(filter: Filter, menu: Sequence[Mechanism], *, atoms: int = 128) ->
     prepared = [prepare(shrunk(menu[i]), atoms=atoms) for i in order]
     queries = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *prepared)
     with jax.enable_x64(True):
-        noise, rate = (np.asarray(amounts.split(pairs[order, column])) for column in range(2))
+        noise, rate = (np.asarray(amounts.split(edge)) for edge in covered(*pairs[order].T))
     return LevelsFilter(filter, queries, noise, rate)

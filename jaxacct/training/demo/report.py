@@ -112,7 +112,7 @@ def make_report(
     delta: float,
     data: dict[str, Any],
     settings: dict[str, Any],
-    seed: int | None,
+    seeded: bool,
 ) -> Report:
     """The report of a run as plain Python values: released numbers and public settings only.
 
@@ -125,13 +125,13 @@ def make_report(
         delta: where epsilon is quoted.
         data: description of the data set, public.
         settings: what the run was asked for, public.
-        seed: the seed of a reproducible run, or None.
+        seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
     _validate.instance(Outcome, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.instance(dict, data=data, settings=settings)
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise ValueError(f"seed must be a whole number or None, got {seed!r:.200}")
+    if not isinstance(seeded, bool):
+        raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
     records = outcome.records
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
@@ -139,14 +139,14 @@ def make_report(
     ]
     if budget.sampler is not None:
         notes.append(f"Batches are drawn by the sampler of {type(budget.sampler.mechanism).__name__}.")
-    if seed is not None:
-        notes.append(f"Reproducible run: not private to anyone who knows the seed {seed}.")
+    if seeded:
+        notes.append("Reproducible run: not private to anyone who knows or guesses its seed.")
     if budget.filter.guarantee.is_bound is False:
         notes.append(budget.filter.guarantee.statement)
     return {
         "data": data,
         "settings": settings,
-        "seed": seed,
+        "seeded": seeded,
         "delta": delta,
         "stopped": outcome.stopped,
         "steps": sum(not record.lost for record in records),

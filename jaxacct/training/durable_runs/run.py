@@ -33,7 +33,7 @@ from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.durable_runs.records import agree, check, history
-from jaxacct.training.keys import Keys, fresh_keys
+from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, same_roots
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
@@ -55,7 +55,7 @@ class DurableRun:
         journal: Journal,
         checkpoints: Checkpoints,
         state: TrainState,
-        keys: Callable[[int], Keys],
+        keys: Callable[[int], RootKeys],
         every: int,
         ahead: int,
     ):
@@ -88,7 +88,14 @@ class DurableRun:
         journal.sync()
         self.records, self.evaluations = history([*records, attempt])
         # New roots: no state on the disk holds any, and none that served before serves again.
-        self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
+        roots = keys(self.attempt)
+        check_roots(roots)
+        if any(same_roots(keys(earlier), roots) for earlier in range(self.attempt)):
+            raise ValueError(
+                f"keys must return other roots for attempt {self.attempt} than for earlier ones, whose noise would be "
+                "repeated: leave keys out, or give functools.partial(training.attempt_keys, seeded)"
+            )
+        self.state = state._replace(filter_state=self._filter_state, keys=roots)
 
     def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
@@ -181,7 +188,7 @@ def durable_run(
     resume: bool = False,
     every: int = 50,
     ahead: int = 1,
-    keys: Callable[[int], Keys] = lambda attempt: fresh_keys(),
+    keys: Callable[[int], RootKeys] = lambda attempt: fresh_keys(),
     settings: dict[str, Any] | None = None,
 ) -> Iterator[DurableRun]:
     """Opens a run whose spent budget survives being killed at any moment, in ``folder``::

@@ -55,9 +55,9 @@ def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_u
     rate, loud = (0.125, 0.5) if regime == "small" else (1.0, 0.25)
     query = PoissonSampled(Gaussian(loud), rate)
     dust = WHOLE >> 40
-    step = jax.jit(lambda words: (ledger.update(query, words), ledger.clip_scale(query, words)))
+    step = jax.jit(lambda words: ledger.update_clipped(query, words))
     for left, admits in ((dust - 1, False), (dust, False), (dust + 1, True), (1 << 60, True), (WHOLE // 2, True)):
-        (admitted, after), scale = step(state_of(WHOLE - left))
+        admitted, after, scale = step(state_of(WHOLE - left))
         assert bool(admitted) == admits
         words = np.asarray(after.words).tolist()
         assert (words == [1 << 24, 0, 0]) == admits

@@ -156,11 +156,8 @@ def test_a_step_that_its_filter_does_not_shorten_is_allowed_in_full_and_a_shorte
     class Scaled:
         """Admits everything and shortens by what the state says."""
 
-        def update(self, query, state):
-            return jnp.asarray(True), state + 1.0
-
-        def clip_scale(self, query, state):
-            return state
+        def update_clipped(self, query, state):
+            return jnp.asarray(True), state + 1.0, state
 
     jax.tree_util.register_static(Scaled)
     scales = jnp.array([1.0, 0.5, 0.0, 1.0, -1.0], jnp.float32)

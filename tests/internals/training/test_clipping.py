@@ -104,6 +104,8 @@ def test_noise_moves_an_exact_sum_by_a_multiple_of_the_quantum():
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf, 1e9])
-def test_a_sigma_that_cannot_be_served_releases_nothing(sigma):
+def test_a_sigma_that_cannot_be_served_raises_and_releases_nothing_where_it_is_traced(sigma):
     total = fixed_point.empty_sum(jnp.zeros(5), 10)
-    assert np.isnan(add_gaussian_noise(jax.random.key(0), total, sigma, 1.0)).all()
+    with pytest.raises(ValueError, match="sigma must be"):
+        add_gaussian_noise(jax.random.key(0), total, sigma, 1.0)
+    assert np.isnan(jax.jit(lambda sigma: add_gaussian_noise(jax.random.key(0), total, sigma, 1.0))(sigma)).all()

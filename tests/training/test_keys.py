@@ -1,0 +1,172 @@
+"""Roots and step keys: the wrong kind is refused, both are pytrees, and no text shows a word of them."""
+
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import filters, training
+
+ROOTS = training.seeded_keys(0xFEDCBA9876543210)
+STEP = training.step_keys(ROOTS, 0)
+X = jnp.ones((4, 3))
+PARAMS = {"w": jnp.zeros(3)}
+SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.constant(2.0, 1.0, 3)
+ACCOUNTS = filters.individual(filters.gdp(1.0), examples=4)
+
+
+def loss(params, row):
+    return jnp.sum(params["w"] * row)
+
+
+def noisy(keys):
+    return training.noisy_gradient(loss, PARAMS, X, keys, sigma=1.0, rate=0.5, clip_norm=1.0)
+
+
+def words_of(keys):
+    return {str(word) for key in keys for word in np.asarray(jax.random.key_data(key)).tolist()}
+
+
+WORDS = words_of(ROOTS) | words_of(STEP)
+TAKES_ROOTS = {
+    "step_keys": lambda keys: training.step_keys(keys, 0),
+    "attempt_keys": lambda keys: training.attempt_keys(keys, 0),
+    "init_state": lambda keys: training.init_state(PARAMS, SGD, BUDGET, PLAN, keys),
+    "init_individual": lambda keys: training.init_individual(PARAMS, SGD, ACCOUNTS, keys),
+    "filtered_aggregate": lambda keys: training.filtered_aggregate(BUDGET, PLAN, keys, clip_norm=1.0, size=4),
+}
+WRONG = {
+    "step keys": STEP,
+    "one key": ROOTS.noise,
+    "an old key": jax.random.PRNGKey(7),
+    "a tuple": tuple(ROOTS),
+    "raw words": training.RootKeys(*(jax.random.key_data(key) for key in ROOTS)),
+    "two keys in one": training.RootKeys(*(jax.random.split(key) for key in ROOTS)),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("taker", TAKES_ROOTS)
+def test_what_takes_roots_refuses_everything_else_and_names_what_works(taker, wrong):
+    with pytest.raises(ValueError, match=r"keys must be RootKeys.*pass training.fresh_keys\(\)") as caught:
+        TAKES_ROOTS[taker](WRONG[wrong])
+    assert not any(word in str(caught.value) for word in WORDS)
+    TAKES_ROOTS[taker](ROOTS)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("make", [training.fresh_keys, lambda: ROOTS, lambda: training.attempt_keys(ROOTS, 1)])
+def test_roots_where_a_steps_keys_belong_are_refused_and_would_repeat_the_noise(make, jitted):
+    with pytest.raises(ValueError, match=r"keys must be StepKeys, got a RootKeys: pass training.step_keys\(roots, nu"):
+        (jax.jit(noisy) if jitted else noisy)(make())
+    one, other = (noisy(training.step_keys(make(), number)) for number in range(2))
+    assert not np.array_equal(one["w"], other["w"])
+
+
+@pytest.mark.parametrize("pair", [ROOTS, STEP])
+def test_a_pair_where_one_key_belongs_is_refused(pair):
+    total = training.empty_sum(PARAMS, 4)
+    for draw in (
+        lambda key: training.poisson_sample(key, 4, 0.5),
+        lambda key: training.add_gaussian_noise(key, total, 1.0, 1.0),
+    ):
+        with pytest.raises(ValueError, match=r"key must be one key, got (Root|Step)Keys"):
+            draw(pair)
+        draw(pair.noise)
+
+
+def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
+    def body(roots, number):
+        return roots, training.step_keys(roots, number)
+
+    kept, stacked = jax.jit(lambda roots: jax.lax.scan(body, roots, jnp.arange(3)))(ROOTS)
+    assert isinstance(kept, training.RootKeys)
+    assert isinstance(stacked, training.StepKeys)
+    mapped = jax.vmap(lambda number: training.step_keys(ROOTS, number))(jnp.arange(3))
+    for number in range(3):
+        alone = training.step_keys(ROOTS, number)
+        for found in (stacked, mapped):
+            assert words_of(jax.tree.map(lambda leaf, n=number: leaf[n], found)) == words_of(alone)
+    for keys in (ROOTS, STEP):
+        leaves, structure = jax.tree.flatten(keys)
+        assert type(jax.tree.unflatten(structure, leaves)) is type(keys)
+
+
+def test_roots_come_back_from_a_checkpoint_as_roots(tmp_path):
+    checkpoint = pytest.importorskip("orbax.checkpoint")
+    with checkpoint.StandardCheckpointer() as saver:
+        saver.save(tmp_path / "roots", ROOTS)
+        saver.wait_until_finished()
+        found = saver.restore(tmp_path / "roots", jax.eval_shape(lambda: ROOTS))
+    assert isinstance(found, training.RootKeys)
+    assert words_of(training.step_keys(found, 0)) == words_of(STEP)
+
+
+def states():
+    aggregate = training.filtered_aggregate(BUDGET, PLAN, ROOTS, clip_norm=1.0, size=4)
+    state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
+    return [
+        ROOTS,
+        STEP,
+        state,
+        state._asdict(),
+        training.Outcome(state, [], [], "plan finished"),
+        training.init_individual(PARAMS, SGD, ACCOUNTS, ROOTS),
+        aggregate.init(PARAMS),
+        optax.chain(aggregate, SGD).init(PARAMS),
+    ]
+
+
+def test_no_text_of_keys_or_states_shows_a_word_of_them():
+    for one in states():
+        for text in (repr(one), str(one), f"{one}"):
+            assert not WORDS & set(re.findall(r"\d+", text))
+
+
+# Keys and states that hold them, where something else belongs: what the errors say of them.
+MISTAKES = {
+    "params": lambda wrong: training.init_state(wrong, SGD, BUDGET, PLAN, ROOTS),
+    "optimizer": lambda wrong: training.init_state(PARAMS, wrong, BUDGET, PLAN, ROOTS),
+    "data": lambda wrong: training.noisy_gradient(loss, PARAMS, wrong, STEP, sigma=1.0, rate=0.5, clip_norm=1.0),
+    "sigma": lambda wrong: training.noisy_gradient(loss, PARAMS, X, STEP, sigma=wrong, rate=0.5, clip_norm=1.0),
+    "a filter's state": lambda wrong: BUDGET.update(0.1, wrong),
+    "a filter's query": lambda wrong: BUDGET.update([wrong], BUDGET.init()),
+    "a step's number": lambda wrong: training.step_keys(ROOTS, wrong),
+    "a mask": lambda wrong: training.sample_pieces(wrong, 2),
+    "gradients": lambda wrong: training.add_clipped(training.empty_sum(PARAMS, 4), wrong, np.ones(4, bool), 1.0),
+    "what a step returns": lambda wrong: training.fit(
+        lambda state, data: (wrong, 1),
+        training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS),
+        X,
+        steps=1,
+        evaluate=lambda params: 0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(
+    "wrong", [ROOTS, STEP, ROOTS.noise, {"keys": [STEP.noise]}], ids=["roots", "step", "key", "tree"]
+)
+def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mistake, wrong):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        MISTAKES[mistake](wrong)
+    assert not WORDS & set(re.findall(r"\d+", str(caught.value)))
+
+
+def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
+    state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
+    outcome = training.Outcome(state, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
+    budget = training.Budget(BUDGET, PLAN, "mu")
+    report = training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=True)
+    assert report["seeded"] is True
+    assert "not private" in " ".join(report["notes"])
+    assert not WORDS & set(re.findall(r"\d+", json.dumps(report)))
+    with pytest.raises(ValueError, match="seeded must be True or False, and no seed, got a int") as caught:
+        training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=987654321)
+    assert "987654321" not in str(caught.value)
