@@ -150,9 +150,10 @@ def make_individual_step(
             _, accounts = filter.update(query, charged, state.accounts)
             bounds = filter.bounds(query, charged, accounts)
             keys = step_keys(state.keys, state.step)
-            mask = poisson_sample(keys.sampling, size, rate) & (bounds > 0)
+            coins, places = jax.random.split(keys.sampling)
+            mask = poisson_sample(coins, size, rate) & (bounds > 0)
             total = clipped_gradient_sum(
-                loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
+                loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch, key=places
             )
             release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
             gradient = jax.tree.map(lambda leaf: leaf / (rate * public), release)

@@ -70,9 +70,10 @@ def noisy_gradient(
     count = number_of(data)
     size = count if size is None else size
     _validate.whole(size=size)
-    mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
+    coins, places = jax.random.split(keys.sampling)
+    mask = jnp.ones(count, bool) if full_batch else poisson_sample(coins, count, rate)
     total = clipped_gradient_sum(
-        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
+        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch, key=places
     )
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
