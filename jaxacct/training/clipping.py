@@ -163,7 +163,7 @@ def clipped_gradient_sum(
 ) -> FixedPointSum:
     """The exact sum of clipped gradients over the examples in ``mask``, in units of ``clip_norm``.
 
-    The sample is processed in as many pieces as it needs (:func:`jaxacct.training.sample_pieces`), of 16 examples on a
+    The sample is processed in as many pieces as it needs (:func:`jaxacct.training.sample_pieces`), of 8 examples on a
     CPU and of ``physical_batch`` elsewhere: memory is bounded by the physical batch, and no example is ever left out.
     The result does not depend on the number of devices, nor on the physical batch beyond the last bits of the gradients
     themselves, which compilers may round otherwise in pieces of another size. How long the call takes does depend on

@@ -45,7 +45,8 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
-    in memory at once, static.
+    in memory at once, static. Every row has its place in the program by its index: what a row is charged for depends on
+    no other row, as long as they keep their rows.
     """
     _validate.whole(physical_batch=physical_batch)
     _check.floats(params=params)

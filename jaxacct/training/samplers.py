@@ -79,7 +79,7 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         mechanism: with concrete scalar parameters. A fixed-size sample has the sensitivity of *replaced* records, twice
             the clip norm, and so has its noise.
         size: number of examples, public; the ``records`` or ``dataset_size`` of mechanisms that have one.
-        piece: most examples in a piece of a sample, see :func:`jaxacct.training.take_piece`; 16 on a CPU.
+        piece: most examples in a piece of a sample, see :func:`jaxacct.training.take_piece`; 8 on a CPU.
 
     Raises:
         ValueError: another mechanism, parameters that are not concrete scalars, or another number of examples.

@@ -21,8 +21,8 @@ from jaxacct import _validate
 from jaxacct.training import checks as _check
 
 _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
-# Lanes of a piece on a CPU: what vector instructions fill. More do not make a row cheaper, and cost more empty lanes.
-_LANES = 16
+# Lanes of a piece on a CPU: what vector instructions fill. More do not make a row cheaper, and leave more lanes empty.
+_LANES = 8
 
 Total = TypeVar("Total")
 
@@ -113,14 +113,14 @@ def sample_pieces(mask: jax.Array, piece: int, key: jax.Array | None = None) -> 
 
     Each example has a lane, its place in a piece, which does not depend on who else is in the sample: a record that is
     not sampled leaves all others where they are. There is room for everybody in any lane, so nobody is ever dropped,
-    which would break the Poisson assumption of the accounting. The price are empty lanes: with n sampled examples there
-    are about ``n / piece + 2 sqrt(n / piece)`` pieces.
+    which would break the Poisson assumption of the accounting. The price is empty lanes: where each holds m examples on
+    average, the fullest holds about m + sqrt(2 m log(piece)), and so many pieces there are.
 
     Args:
         mask: who is in the sample.
         piece: lanes of a piece, static; at most 2^18, or ``size`` if that is more.
-        key: a typed PRNG key that nothing else uses, from which every example draws a lane; without one it is its index
-            modulo ``piece``, and neighbours are those whose records keep their rows (docs/proofs/training.md).
+        key: a typed PRNG key that nothing else uses, from which every example draws a lane. Without one it is the
+            index modulo ``piece``, and neighbours are those whose records keep their rows (docs/proofs/training.md).
 
     Raises:
         ValueError: no mask, a ``piece`` out of range, a ``key`` that is none.
