@@ -126,7 +126,7 @@ def contestants(network, batch):
     @jax.jit
     def floating(params, x, y):
         """Pieces of the same size, clipped the same way, in a loop over a sample that is there already."""
-        pieces = jax.tree.map(lambda leaf: leaf.reshape(-1, 64, *leaf.shape[1:]), (x, y))
+        pieces = jax.tree.map(lambda leaf: leaf.reshape(-1, 8, *leaf.shape[1:]), (x, y))
 
         def add(total, piece):
             gradients = training.per_example_gradients(loss, params, piece)

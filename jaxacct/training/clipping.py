@@ -16,13 +16,11 @@ from jaxacct.training import fixed_point
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.cpu_forms import in_cpu_form
 from jaxacct.training.fixed_point import FixedPointSum
-from jaxacct.training.sampling import Sample, sample_pieces, take_piece
+from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, over_pieces
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
 _UNIT_ROUNDOFF = 2.0**-24
 _SHORT = 512  # a chain of additions that is short whatever the size
-# Examples whose gradients are taken at once on a CPU: more do not fit into its caches.
-_AT_ONCE = 64
 
 
 def global_norm(tree: object) -> jax.Array:
@@ -161,15 +159,16 @@ def clipped_gradient_sum(
     *,
     clip_scale: ArrayLike = 1.0,
     physical_batch: int = 256,
+    key: jax.Array | None = None,
 ) -> FixedPointSum:
     """The exact sum of clipped gradients over the examples in ``mask``, in units of ``clip_norm``.
 
-    The sample is processed ``physical_batch`` examples at a time, in as many pieces as it needs: memory is
-    bounded by the physical batch, and no example is ever left out. The result does not depend on the
-    physical batch, nor on the number of devices, beyond the gradients themselves (see
-    :mod:`jaxacct.training.fixed_point`). How long the call takes does depend on the sample's size, as with every
-    implementation that skips the unsampled: the guarantee is for what is released, not for an adversary who times the
-    steps.
+    The sample is processed in as many pieces as it needs (:func:`jaxacct.training.sample_pieces`), of 8 examples on a
+    CPU and of ``physical_batch`` elsewhere: memory is bounded by the physical batch, and no example is ever left out.
+    The result does not depend on the number of devices, nor on the physical batch beyond the last bits of the gradients
+    themselves, which compilers may round otherwise in pieces of another size. How long the call takes does depend on
+    the sample, as with every implementation that skips the unsampled: the guarantee is for what is released, not for an
+    adversary who times the steps.
 
     Args:
         loss: as in :func:`per_example_gradients`.
@@ -182,14 +181,17 @@ def clipped_gradient_sum(
             (the last step of an approximate GDP filter); a scalar, or one for each example, shape (size,) (an
             individual filter's bounds).
         physical_batch: most examples whose gradients are in memory at once (on each device), static.
+        key: a typed PRNG key that nothing else uses, from which every row draws its place in a piece. Without one rows
+            have places by their index, which is as good for neighbours that have one row less in ``mask``; with one the
+            order of the rows does not matter either (docs/proofs/training.md).
 
     Returns:
-        A sum whose L2 sensitivity to adding or removing one example is at most its ``clip_scale`` (in clip
-        norms).
+        A sum whose L2 sensitivity to adding or removing one example is at most its ``clip_scale`` (in clip norms), if
+        a row's gradient, to the last bit, depends on that row and its place in a piece only.
 
     Raises:
-        ValueError: no examples, data of another length than ``mask``, a physical batch outside [1, 2^18], or a loss
-            that is no scalar.
+        ValueError: no examples, data of another length than ``mask``, a physical batch outside [1, 2^18], a loss
+            that is no scalar, or a key that is none.
     """
     _validate.whole(physical_batch=physical_batch)
     _check.floats(params=params)
@@ -200,25 +202,30 @@ def clipped_gradient_sum(
     _validate.number(_validate.positive, clip_norm=clip_norm)
     unit, scale = jnp.asarray(clip_norm, jnp.float32), _of_rows(size, clip_scale)
 
-    def over(params: Params, rows: object, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
-        most = min(physical_batch, mask.shape[0])
-        sample = sample_pieces(mask, min(most, _AT_ONCE) if jax.default_backend() == "cpu" else most)
+    # Lanes are drawn for the whole data set, so that they are the same on one device and on many.
+    piece = lanes_of(physical_batch, size)
+    lanes = draw_lanes(key, size, piece)
+
+    def over(
+        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: jax.Array, scale: jax.Array
+    ) -> FixedPointSum:
+        sample = in_lanes(mask, lanes, piece)
         return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
 
     if not isinstance(data, ShardedExamples):
-        return over(params, jax.tree.map(jnp.asarray, data), mask, unit, scale)
+        return over(params, jax.tree.map(jnp.asarray, data), mask, lanes, unit, scale)
     # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
     # it is clipped example by example before anything is added.
     everywhere = jax.shard_map(
         lambda *inputs: fixed_point.over_devices(over(*inputs), AXIS),
         mesh=data.mesh,
-        in_specs=(P(), P(AXIS), P(AXIS), P(), P(AXIS) if scale.ndim else P()),
+        in_specs=(P(), P(AXIS), P(AXIS), P(AXIS), P(), P(AXIS) if scale.ndim else P()),
         out_specs=P(),
         check_vma=False,
     )
     padding = (0, data.capacity - size)
     scale = jnp.pad(scale, padding) if scale.ndim else scale
-    return everywhere(params, data.rows, jnp.pad(mask, padding), unit, scale)
+    return everywhere(params, data.rows, jnp.pad(mask, padding), jnp.pad(lanes, padding), unit, scale)
 
 
 def gradient_sum_of_sample(
@@ -234,23 +241,17 @@ def gradient_sum_of_sample(
     """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
 
     Like :func:`clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece. ``size`` is the most gradients
-    that the sum may hold, by default the places of the sample.
+    that the sum may hold, by default the capacity of the sample.
     """
     scale = jnp.asarray(clip_scale, jnp.float32)
 
-    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
-        number, _ = carry
-        return number * sample.piece < sample.count
-
-    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
-        number, total = carry
-        indices, valid = take_piece(sample, number)
+    def add(total: FixedPointSum, indices: jax.Array, valid: jax.Array) -> FixedPointSum:
         gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
         of_each = scale[indices] if scale.ndim else scale
-        return number + 1, add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
+        return add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
 
-    start = (jnp.int32(0), fixed_point.empty_sum(params, sample.indices.shape[0] if size is None else size))
-    return jax.lax.while_loop(more, add_piece, start)[1]
+    start = fixed_point.empty_sum(params, sample.indices.shape[0] if size is None else size)
+    return over_pieces(sample, start, add)
 
 
 def _of_rows(count: int, clip_scale: ArrayLike) -> jax.Array:

@@ -45,7 +45,8 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
-    in memory at once, static.
+    in memory at once, static. Every row has its place in the program by its index: what a row is charged for depends on
+    no other row, as long as they keep their rows.
     """
     _validate.whole(physical_batch=physical_batch)
     _check.floats(params=params)
@@ -151,9 +152,10 @@ def make_individual_step(
             _, accounts = filter.update(query, charged, state.accounts)
             bounds = filter.bounds(query, charged, accounts)
             keys = step_keys(state.keys, state.step)
-            mask = poisson_sample(keys.sampling, size, rate) & (bounds > 0)
+            coins, places = jax.random.split(keys.sampling)
+            mask = poisson_sample(coins, size, rate) & (bounds > 0)
             total = clipped_gradient_sum(
-                loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
+                loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch, key=places
             )
             release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
             gradient = jax.tree.map(lambda leaf: leaf / (rate * public), release)

@@ -34,7 +34,7 @@ from jaxacct.training.checks import Loss
 from jaxacct.training.clipping import gradient_sum_of_sample
 from jaxacct.training.keys import step_keys
 from jaxacct.training.noise import add_gaussian_noise
-from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces
+from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, poisson_sample
 from jaxacct.training.schedules import least_float32
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 from jaxacct.training.step import budget_of, joined, taking
@@ -79,7 +79,7 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         mechanism: with concrete scalar parameters. A fixed-size sample has the sensitivity of *replaced* records, twice
             the clip norm, and so has its noise.
         size: number of examples, public; the ``records`` or ``dataset_size`` of mechanisms that have one.
-        piece: examples in a piece of a sample, see :func:`jaxacct.training.take_piece`.
+        piece: most examples in a piece of a sample, see :func:`jaxacct.training.take_piece`; 8 on a CPU.
 
     Raises:
         ValueError: another mechanism, parameters that are not concrete scalars, or another number of examples.
@@ -97,20 +97,19 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
     if noise is None:
         raise ValueError(f"mechanism must sample a Gaussian, got {type(mechanism.mechanism).__name__}")
     drawn = made(mechanism, size)
-    capacity = -(-drawn.places // piece) * piece
+    piece = lanes_of(piece, drawn.places)
 
     def draw(key: jax.Array, step: ArrayLike) -> Sample:
         step = jnp.asarray(step, jnp.uint32)
-        # One key for each run of the mechanism: an epoch's batches are parts of one draw.
-        indices, valid = drawn.who(jax.random.fold_in(key, step // drawn.steps), step % drawn.steps)
-        if indices is None:
-            return sample_pieces(valid, min(piece, size))
-        order = jnp.argsort(~valid, stable=True)
-        packed = jnp.zeros(capacity, jnp.int32).at[: indices.size].set(jnp.where(valid, indices, 0)[order])
-        return Sample(packed, jnp.sum(valid, dtype=jnp.int32), piece)
+        # One key for each run of the mechanism: an epoch's batches are parts of one draw. Lanes are new in each batch.
+        run, places = jax.random.split(jax.random.fold_in(key, step // drawn.steps))
+        indices, valid = drawn.who(run, step % drawn.steps)
+        lanes = draw_lanes(jax.random.fold_in(places, step % drawn.steps), drawn.places, piece)
+        sample = in_lanes(valid, lanes, piece)
+        return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
     least_noise = least_float32(drawn.moved * noise)
-    return Sampler(mechanism, size, drawn.steps, capacity, float(drawn.expected), least_noise, draw)
+    return Sampler(mechanism, size, drawn.steps, drawn.places, float(drawn.expected), least_noise, draw)
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
@@ -144,9 +143,20 @@ class _Draw(NamedTuple):
 
 
 def _permuted(key: jax.Array, size: int) -> jax.Array:
-    """All indices in random order, by 64 random bits each (ties, of probability below size^2 / 2^65, by index)."""
-    high, low = jax.random.bits(key, (2, size), jnp.uint32)
-    return jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)[2]
+    """All indices in random order, every order with the same probability: by 64 random bits each, anew after a tie."""
+
+    def tied(state: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        _, high, low, _ = state
+        return ((high[1:] == high[:-1]) & (low[1:] == low[:-1])).any()
+
+    def again(
+        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        key, own = jax.random.split(state[0])
+        high, low = jax.random.bits(own, (2, size), jnp.uint32)
+        return key, *jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)
+
+    return jax.lax.while_loop(tied, again, again((key, *[jnp.zeros(size)] * 3)))[3]
 
 
 def _poisson(mechanism: Any, size: int) -> _Draw:

@@ -45,9 +45,10 @@ class ShardedExamples:
 def shard_examples(data: object, devices: Sequence[Any] | None = None) -> ShardedExamples:
     """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
 
-    The coins are thrown for the whole data set from one key, every device clips its own part of the sample, and whole
-    numbers are added (:mod:`jaxacct.training.fixed_point`): the sum, the noise and hence the release are those of one
-    device, to the bit, provided that each example's own gradient is (same kind of device, same physical batch).
+    Coins are thrown and lanes drawn for the whole data set from one key, every device clips its own part of the sample,
+    and whole numbers are added (:mod:`jaxacct.training.fixed_point`): the sum, the noise and hence the release are
+    those of one device, to the bit, provided that each example's own gradient is (same physical batch, and devices of
+    one kind, which the guarantee assumes as well: a record less must not put others on another kind of device).
 
     Raises:
         ValueError: no devices, no arrays, or arrays of different lengths.

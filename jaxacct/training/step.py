@@ -77,9 +77,10 @@ def noisy_gradient(
     _validate.number(_validate.positive, _validate.rate, rate=rate)
     if full_batch and not _validate.is_traced(rate) and float(np.asarray(rate)) != 1:
         raise ValueError(f"rate must be 1 with full_batch, where everyone takes part, got {rate!r:.200}")
-    mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
+    coins, places = jax.random.split(keys.sampling)
+    mask = jnp.ones(count, bool) if full_batch else poisson_sample(coins, count, rate)
     total = clipped_gradient_sum(
-        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
+        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch, key=places
     )
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     rate = jnp.asarray(1.0 if full_batch else rate, jnp.float32)

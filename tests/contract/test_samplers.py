@@ -84,9 +84,9 @@ def test_what_draws_is_what_is_charged_in_one_shape_and_by_the_key_alone(name: s
     moves = 2.0 if name in ("with", "without") else 1.0  # records that are replaced move a sum by two clip norms
     assert made.noise_multiplier == moves * float(CASES[name].mechanism.sigma)
     shape = jax.eval_shape(made.draw, jax.random.key(0), jnp.uint32(0))
-    assert shape.indices.dtype == shape.count.dtype == jnp.int32
-    assert shape.indices.size % PIECE == 0
-    assert made.capacity <= shape.indices.size
+    assert shape.indices.dtype == shape.starts.dtype == jnp.int32
+    assert shape.indices.shape == (made.capacity,)
+    assert shape.starts.shape == (PIECE + 1,)
     again = drawn(name)
     np.testing.assert_array_equal(again, drawn(name))
     assert (again != drawn(name, seed=1)).any()

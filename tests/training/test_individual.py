@@ -79,7 +79,8 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
     """The same step from the same ledgers with the spent example's data replaced by anything at all."""
     late, fresh = run[-1], run[0]
     assert float(LEDGER.remaining(late.accounts)[1]) == 0.0
-    coins = [poisson_sample(step_keys(late.keys, n).sampling, SIZE, np.float32(RATE))[1] for n in range(80)]
+    keys = [jax.random.split(step_keys(late.keys, n).sampling)[0] for n in range(80)]
+    coins = [poisson_sample(key, SIZE, np.float32(RATE))[1] for key in keys]
     sampled = [n for n, coin in enumerate(coins) if coin][:3]
     assert len(sampled) == 3
     other = (DATA[0].at[1].set(jnp.float32([9.0, -9.0, 3.0, 1.0])), DATA[1].at[1].set(-70.0))

@@ -53,15 +53,17 @@ def test_a_concrete_bad_rate_raises(rate):
 
 
 @pytest.mark.parametrize("piece", [1, 7, 16, 100, 300])
-def test_a_sample_larger_than_a_piece_is_never_truncated(piece):
+@pytest.mark.parametrize("key", [None, 0])
+def test_a_sample_larger_than_a_piece_is_never_truncated(piece, key):
     mask = np.random.default_rng(piece).random(100) < 0.6
-    sample = sample_pieces(jnp.asarray(mask), piece)
+    sample = sample_pieces(jnp.asarray(mask), piece, None if key is None else jax.random.key(key))
+    assert int(sample.count) == mask.sum()
     seen = []
-    for number in range(-(-100 // piece)):
+    for number in range(int(sample.pieces)):
         indices, valid = take_piece(sample, number)
         assert indices.shape == valid.shape == (piece,)
         seen += np.asarray(indices)[np.asarray(valid)].tolist()
-    assert seen == np.flatnonzero(mask).tolist()
+    assert sorted(seen) == np.flatnonzero(mask).tolist()
 
 
 def test_keys_are_distinct_across_steps_and_streams():
@@ -86,5 +88,11 @@ def test_a_mask_of_numbers_says_who_is_in_and_not_how_often(mask):
         sample_pieces(mask, 2),
         jax.jit(lambda m: sample_pieces(m, 2))(jnp.asarray(np.asarray(mask, float))),
     ):
-        taken = [take_piece(sample, number) for number in range(2)]
+        taken = [take_piece(sample, number) for number in range(4)]
         assert [int(i) for indices, valid in taken for i, good in zip(indices, valid, strict=True) if good] == [0, 3]
+
+
+def test_a_key_of_no_piece_is_named():
+    for wrong in (0, jnp.zeros(2, jnp.uint32), jax.random.split(jax.random.key(0))):
+        with pytest.raises(ValueError, match="key must be a typed scalar PRNG key"):
+            sample_pieces(np.ones(3, bool), 2, wrong)
