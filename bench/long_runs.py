@@ -125,7 +125,7 @@ def transactions(count: int) -> dict:
     points = []
     with tempfile.TemporaryDirectory() as folder:
         place = os.path.join(folder, "long.db")
-        with Ledger(place, filters.gdp(1.0)) as ledger:
+        with Ledger(place, filters.gdp(1.0), create=True) as ledger:
             logs = []
 
             def operate(number):

@@ -255,8 +255,9 @@ class Ledger:
             ValueError: something is at ``target``; the ledger is on a server, which has backups of its own (pg_dump).
             LedgerError: the ledger cannot be read, or does not verify; nothing is left at ``target``.
         """
-        with self._store.copied(file_at(target, "target")) as (part, head):
-            return Ledger(part, timeout=self._store.timeout).verify(head_of(head.seq, head.hash))
+        path, head = file_at(target, "target"), self.head
+        with self._store.copied(path) as part:
+            return Ledger(part, timeout=self._store.timeout).verify(head)
 
     def close(self) -> None:
         """Gives a server's connection back; the next call opens another."""

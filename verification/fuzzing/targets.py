@@ -74,7 +74,7 @@ def values():
 def record():
     """Records, filters and states behind a hash that agrees."""
     policy = Policy.of(filters.pure_dp(1.0))
-    with Ledger(FOLDER / "record.db", filters.pure_dp(1.0)) as ledger:
+    with Ledger(FOLDER / "record.db", filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.5, "label")
         ledger.released(1)
         bodies = [canonical.dumps({k: v for k, v in one.items() if k != "hash"})
@@ -96,7 +96,7 @@ def record():
 def ledger():
     """A ledger's SQLite file with bytes changed, or beside a write-ahead log of the fuzzer's."""
     path, copy = FOLDER / "whole.db", FOLDER / "damaged.db"
-    with Ledger(path, filters.pure_dp(1.0)) as book:
+    with Ledger(path, filters.pure_dp(1.0), create=True) as book:
         for cost in (0.25, 0.5, 0.75):
             book.request(cost, "a label")
         book.released(1)

@@ -66,8 +66,8 @@ class Store(Protocol):
         """Everything or nothing; writers come one after the other."""
         ...
 
-    def copied(self, target: Path) -> contextlib.AbstractContextManager[tuple[Path, Head]]:
-        """A copy and its head; it gets the name ``target`` at the end of the block."""
+    def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
+        """A copy under another name; it gets the name ``target`` at the end of the block."""
         ...
 
     def check(self, sql: Sql) -> None:

@@ -8,6 +8,7 @@ took it, so only who has it can give it back. It orders threads as well as proce
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import stat
@@ -41,8 +42,8 @@ def held(path: Path, of: Path, *, exclusive: bool, timeout: float) -> Iterator[C
         raise LedgerUnavailable(f"{of}: a ledger in a file needs flock, which this system lacks: give a PostgreSQL URL")
     try:
         file = _taken(path, of, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, timeout)
-    except OSError:
-        if exclusive:
+    except OSError as problem:
+        if exclusive or problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         file = None
     if file is None:

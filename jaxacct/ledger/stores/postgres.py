@@ -23,7 +23,7 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores.base import Head, Row, Sql
+from jaxacct.ledger.stores.base import Row, Sql
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -147,7 +147,7 @@ class PostgresStore:
                 sql(_SYNCHRONOUS)
             yield sql
 
-    def copied(self, target: Path) -> contextlib.AbstractContextManager[tuple[Path, Head]]:
+    def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
         """A server makes its own backups."""
         raise ValueError(f"target must be of a ledger in a file, and {self} is on a server: use its backups (pg_dump)")
 

@@ -99,6 +99,8 @@ class SqliteStore:
                     refuse_special(self._beside(end), "a ledger" + end)
                 except ValueError as problem:
                     raise LedgerUnavailable(f"{self}: {problem}") from None
+                if self._beside(end).is_symlink():
+                    raise LedgerUnavailable(f"{self}: {self._beside(end)} must be a regular file, got a link")
             if not self.path.exists():
                 if self._is_left():
                     raise LedgerCorrupted(f"{self} is gone, but its journal or log is still there: restore the file")
@@ -134,8 +136,8 @@ class SqliteStore:
             yield sql
 
     @contextlib.contextmanager
-    def copied(self, target: pathlib.Path) -> Iterator[tuple[pathlib.Path, Head]]:
-        """A copy under another name, and its head; it gets the name ``target`` when the block ends without an error.
+    def copied(self, target: pathlib.Path) -> Iterator[pathlib.Path]:
+        """A copy under another name; it gets the name ``target`` when the block ends without an error.
 
         Raises:
             ValueError: something has the name already, or is what SQLite would take for a part of it.
@@ -147,11 +149,11 @@ class SqliteStore:
                 raise ValueError(f"target must be the path of a new file, and {target.with_name(name)} is there")
         with self._translated():
             try:
-                with self._session(False) as (sql, connection), contextlib.closing(_connected(part, "rwc", 60.0)) as copy:
-                    head = _store.read_head(sql)[0]
-                    connection.backup(copy)
+                with self._session(False) as (_, connection):
+                    with contextlib.closing(_connected(part, "rwc", self.timeout)) as copy:
+                        connection.backup(copy)
                 part.chmod(stat.S_IMODE(self.path.stat().st_mode))
-                yield part, head
+                yield part
                 try:
                     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
                 except FileExistsError:

@@ -17,7 +17,7 @@ from tests.ledger.test_faults import asked_until_full
 @pytest.fixture
 def path(tmp_path):
     """A ledger of six charges of 0.5 out of 10, one refusal and one release."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(10.0)) as ledger:
+    with Ledger(tmp_path / "budget.db", filters.pure_dp(10.0), create=True) as ledger:
         for label in "abcdef":
             ledger.request(0.5, label)
         ledger.request(20.0, "refused")
@@ -124,7 +124,7 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
 )
 def test_a_last_record_that_makes_no_sense_is_found(tmp_path, change, words):
     place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger:
+    with Ledger(place, filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.1)
         ledger.request(5.0)
     rehashed(place, 2, lambda record: record.update(change))

@@ -21,7 +21,7 @@ from tests.ledger.test_places import LEAVES
 @pytest.fixture
 def path(tmp_path):
     """A ledger with 0.25 of 1 spent."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0)) as ledger:
+    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.25)
     return tmp_path / "budget.db"
 
@@ -45,7 +45,7 @@ def test_a_ledger_whose_log_could_not_be_moved_into_it_is_not_made(tmp_path, mon
 
     monkeypatch.setattr(_store, "create_tables", watched)
     with pytest.raises(LedgerUnavailable, match="could not move the log"):
-        Ledger(tmp_path / "budget.db", filters.pure_dp(1.0))
+        Ledger(tmp_path / "budget.db", filters.pure_dp(1.0), create=True)
     others[0].close()
     assert not os.listdir(tmp_path)
 
