@@ -105,9 +105,7 @@ def create(
 @mechanism_options(short=True, family="gaussian for --sigma, laplace for --scale, zcdp for --rho, else what is claimed")
 @click.option("--cost", type=float, help="A number in the filter's own parameter, for what is proven elsewhere.")
 @click.option("--label", default="", help="Who asks, and what for.")
-def request(
-    place: str, timeout: float, as_json: bool, label: str, cost: float | None, **given: object
-) -> None:
+def request(place: str, timeout: float, as_json: bool, label: str, cost: float | None, **given: object) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
 
     A query of several steps or runs is admitted as a whole or not at all.

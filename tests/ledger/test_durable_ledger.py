@@ -153,7 +153,9 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
 
 def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
     query = PoissonSampled(Gaussian(2.0), 0.1)
-    ledger = Ledger(tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True)
+    ledger = Ledger(
+        tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True
+    )
     reading = ledger.charge(query).reading()
     assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
     assert reading.spent.epsilon is reading.left.epsilon is None

@@ -26,7 +26,9 @@ def file_at(place: object, name: str) -> Path:
         raise ValueError(f"{name} must be a path or a URL postgresql://..., got {type(place).__name__}")
     path = os.fspath(place)
     if isinstance(path, str) and ("://" in path or _MISTYPED.match(path)):
-        raise ValueError(f"{name} must be a path, and only path_or_url a URL postgresql://..., got something like a URL")
+        raise ValueError(
+            f"{name} must be a path, and only path_or_url a URL postgresql://..., got something like a URL"
+        )
     if not isinstance(path, str) or not path or "\x00" in path or path == ":memory:":
         raise ValueError(f"{name} must be the path of a file, got {path!r}")
     return Path(path)

@@ -169,7 +169,9 @@ class PostgresStore:
     def _holds(self, sql: Sql) -> bool:
         found = sql(_SCHEMA, schema=self._schema)
         if not found:
-            raise LedgerMissing(f"{self}: there is no such schema{'' if self._schema == 'public' else '; make it first'}")
+            raise LedgerMissing(
+                f"{self}: there is no such schema{'' if self._schema == 'public' else '; make it first'}"
+            )
         may_use, has_one = found[0]
         if not may_use:
             raise LedgerUnavailable(

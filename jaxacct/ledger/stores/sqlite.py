@@ -288,7 +288,9 @@ def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connect
         for pragma in _SAFE if mode == "ro" else _SAFE + _DURABLE:
             connection.execute(f"PRAGMA {pragma}")
         # A file that another program has put into WAL mode is put back by whoever may write.
-        found = connection.execute("PRAGMA journal_mode" if mode == "ro" else "PRAGMA journal_mode=DELETE").fetchone()[0]
+        found = connection.execute("PRAGMA journal_mode" if mode == "ro" else "PRAGMA journal_mode=DELETE").fetchone()[
+            0
+        ]
         if found != "delete":
             raise _OtherMode(f"{path} must have a rollback journal, and another program has put it into mode {found}")
     except BaseException:
