@@ -175,7 +175,7 @@ ACKNOWLEDGED = [{"kind": "charge", "step": step, "state": "0123"} for step in ra
 
 
 def charged(path):
-    """A journal of four charges that have reached the disk, and one whose line was half written; and where it begins."""
+    """A journal of four charges that reached the disk and half a line; how long it is without the half line."""
     with contextlib.closing(Journal(path)) as journal:
         for record in ACKNOWLEDGED:
             journal.append(record)

@@ -94,6 +94,8 @@ class PostgresStore:
             raise ValueError(
                 f"path_or_url must be a path, or a URL of PostgreSQL, got one of {parsed.get_backend_name()}"
             )
+        if "@" in f"{parsed.host}{parsed.database}":
+            raise ValueError("path_or_url must have %40 for every @ in a user's name or password, got an @ elsewhere")
         self._url = parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
         self._schema = _schema_of(_values(self._url, "options"))
         self.timeout = timeout
@@ -105,9 +107,7 @@ class PostgresStore:
         host = self._url.host or ",".join(_values(self._url, "host"))
         user = f"{self._url.username}@" if self._url.username else ""
         port = f":{self._url.port}" if self._url.port else ""
-        # A password with an @ or / that is not escaped ends up in the other parts.
-        where = re.sub(r".*@", "***@", f"{host}{port}/{self._url.database or ''}")
-        return f"postgresql://{user}{where} (schema {self._schema})"
+        return f"postgresql://{user}{host}{port}/{self._url.database or ''} (schema {self._schema})"
 
     def exists(self) -> bool:
         """Whether the schema has a ledger."""

@@ -149,9 +149,11 @@ class SqliteStore:
                 raise ValueError(f"target must be the path of a new file, and {target.with_name(name)} is there")
         with self._translated():
             try:
-                with self._session(False) as (_, connection):
-                    with contextlib.closing(_connected(part, "rwc", self.timeout)) as copy:
-                        connection.backup(copy)
+                with (
+                    self._session(False) as (_, connection),
+                    contextlib.closing(_connected(part, "rwc", self.timeout)) as copy,
+                ):
+                    connection.backup(copy)
                 part.chmod(stat.S_IMODE(self.path.stat().st_mode))
                 yield part
                 try:
@@ -280,7 +282,7 @@ class SqliteStore:
 
 
 def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connection:
-    """A connection that is read-only, or writes with a rollback journal; ``mode`` is ``"ro"``, ``"rw"`` or ``"rwc"``."""
+    """A connection that is read-only (``mode`` is ``"ro"``), or writes with a rollback journal."""
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )

@@ -149,7 +149,7 @@ class Journal:
         ended = len(lines) - 1
         for number, line in enumerate(lines, 1):
             found = _read(line, self.seal)
-            # What has reached the disk has its line's end; and whatever goes on behind a whole record is not half of one.
+            # What reached the disk has its line's end; and what goes on behind a whole record is not half of one.
             if found is None or (number > ended and number <= marked.records):
                 if number <= max(ended, marked.records) or _goes_on(line, self.seal):
                     raise self._damaged(f"at line {number} of {max(ended, marked.records)}")
