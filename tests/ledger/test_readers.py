@@ -109,25 +109,25 @@ def test_a_role_that_may_only_read_verifies_and_reads_reports(server):
 
 def test_a_role_that_does_not_see_the_ledger_gets_no_fresh_one(server):
     """Neither an own schema, nor a search path of the role or database, nor a missing right leads to another budget."""
-    url = in_schema(server, "team")
+    url = in_schema(server, "a_team")
     ledger = Ledger(url, filters.pure_dp(1.0), create=True)
     ledger.request(0.75)
     ran(url, "CREATE ROLE outsider LOGIN", "CREATE SCHEMA outsider AUTHORIZATION outsider")
     theirs = as_role(url, "outsider")
     for make in (False, True):
-        with pytest.raises(LedgerUnavailable, match=r"may not use the schema.*GRANT USAGE ON SCHEMA team"):
+        with pytest.raises(LedgerUnavailable, match=r"may not use the schema.*GRANT USAGE ON SCHEMA a_team"):
             Ledger(theirs, filters.pure_dp(1.0), create=make)
     plain = as_role(server, "outsider")
-    with pytest.raises(LedgerMissing, match=r"schema public.*holds no ledger.*the schemas .*team.* do"):
+    with pytest.raises(LedgerMissing, match=r"schema public.*holds no ledger.*the schemas .*a_team.* do"):
         Ledger(plain, filters.pure_dp(1.0))
-    ran(url, "ALTER ROLE outsider SET search_path = outsider, team")
+    ran(url, "ALTER ROLE outsider SET search_path = outsider, a_team")
     with pytest.raises(LedgerMissing):
         Ledger(plain)
     for name in ("nowhere", "team,public", "$user"):
         with pytest.raises((LedgerMissing, ValueError), match=r"no such schema|must name one schema"):
             Ledger(f"{server}&options=-csearch_path%3D{name}", filters.pure_dp(1.0), create=True)
-    ran(url, "GRANT USAGE ON SCHEMA team TO outsider")
-    ran(url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA team TO outsider")
+    ran(url, "GRANT USAGE ON SCHEMA a_team TO outsider")
+    ran(url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA a_team TO outsider")
     # A table of the same name that comes first in somebody's path is not taken for the ledger's.
     ran(url, "CREATE TABLE outsider.jaxacct_head (id bigint, seq bigint, hash text, state text)")
     assert not Ledger(theirs).request(0.5)

@@ -50,7 +50,7 @@ FROM pg_namespace n WHERE n.nspname = :schema
 """
 _SCHEMAS = """
 SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = 'jaxacct_schema' AND n.nspname <> :schema ORDER BY 1 LIMIT 5
+WHERE c.relname = 'jaxacct_schema' AND n.nspname <> :schema ORDER BY 1 LIMIT 10
 """
 # As in libpq's options: -csearch_path=name, -c search_path=name, --search-path=name; a backslash keeps a blank.
 _PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search[_-]path=((?:\\.|[^\s\\])*)", re.IGNORECASE)
