@@ -1,4 +1,4 @@
-"""Opens regular files only: a pipe would block, and a device never ends."""
+"""Tells which files are safe to read: regular ones (a pipe would block, a device never ends), and one's own."""
 
 from __future__ import annotations
 
@@ -44,6 +44,17 @@ def refuse_special_in(folder: Path, what: str) -> None:
     for place, _, names in os.walk(folder):
         for name in names:
             refuse_special(Path(place) / name, what)
+
+
+def not_ones_own(found: os.stat_result) -> str | None:
+    """Why a file or folder may hold what somebody else put there, in words; None for one that only this user writes."""
+    if not hasattr(os, "geteuid"):  # Windows, whose rights are not in a mode
+        return None
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}, not to user {os.geteuid()} who runs this"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
 
 
 def sync_folder(folder: Path) -> None:

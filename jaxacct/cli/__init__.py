@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -108,6 +109,12 @@ def _hint(problem: click.ClickException) -> str:
     return (f" {purpose}" if purpose else "") + (f" For example: {example}" if example else "")
 
 
+def _without_passwords(text: str) -> str:
+    """An error's text, in which click may quote a URL that stands where none belongs."""
+    text = re.sub(r"(\w:/*[^\s:/@]*):[^\s]*@", r"\1:***@", text)
+    return re.sub(r"([?&]\w*pass\w*=)[^\s&']*", r"\1***", text, flags=re.IGNORECASE)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``jaxacct``: exit code 0, 2 for bad usage (one line on stderr), 130 for Ctrl-C."""
     try:
@@ -116,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         problem.show()
         sys.exit(2)
     except click.ClickException as problem:
-        click.echo(f"jaxacct: {' '.join((problem.format_message() + _hint(problem)).split())}", err=True)
+        words = _without_passwords(" ".join((problem.format_message() + _hint(problem)).split()))
+        click.echo(f"jaxacct: {words}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("jaxacct: interrupted", err=True)

@@ -29,15 +29,6 @@ Example:
 """
 
 
-_CLOCK = click.option(
-    "--clock-tolerance",
-    type=float,
-    default=5.0,
-    show_default=True,
-    help="Seconds by which this clock may be behind the last record; inf: any.",
-)
-
-
 @click.group(epilog=_EXAMPLE)
 def ledger() -> None:
     """Keep a privacy budget that several processes draw on.
@@ -70,7 +61,7 @@ def create(
 
     FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16, or the ends of a
     range: sigma=1,4). The table of priced_box takes seconds to minutes. A filter that needs more than numbers, such as
-    priced_menu, is made in Python: jaxacct.Ledger(path, filter).
+    priced_menu, is made in Python: jaxacct.Ledger(path, filter, create=True).
     """
     from jaxacct import filters
     from jaxacct.ledger import Ledger, LedgerError
@@ -114,10 +105,7 @@ def create(
 @mechanism_options(short=True, family="gaussian for --sigma, laplace for --scale, zcdp for --rho, else what is claimed")
 @click.option("--cost", type=float, help="A number in the filter's own parameter, for what is proven elsewhere.")
 @click.option("--label", default="", help="Who asks, and what for.")
-@_CLOCK
-def request(
-    place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, cost: float | None, **given: object
-) -> None:
+def request(place: str, timeout: float, as_json: bool, label: str, cost: float | None, **given: object) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
 
     A query of several steps or runs is admitted as a whole or not at all.
@@ -125,7 +113,7 @@ def request(
     Epsilons are at the ledger's delta. Those of a cost, of what is spent and of what is left are the epsilons of
     budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
     """
-    with _opened(place, timeout, clock_tolerance) as book:
+    with _opened(place, timeout) as book:
         query, assumed = query_of(cost, given)
         entry = book.charge(query, label)
         reading = entry.reading() if entry.reading else book.reading()
@@ -143,10 +131,9 @@ def request(
 @ledger.command()
 @_shared
 @click.argument("number", metavar="ID", type=int)
-@_CLOCK
-def release(place: str, number: int, timeout: float, as_json: bool, clock_tolerance: float) -> None:
+def release(place: str, number: int, timeout: float, as_json: bool) -> None:
     """Write down that the output of an admitted request was released."""
-    with _opened(place, timeout, clock_tolerance) as book:
+    with _opened(place, timeout) as book:
         book.released(number)
         head = book.head
     if as_json:
@@ -190,7 +177,7 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
 
     with plain_errors(LedgerError):
         try:
-            with Ledger(place, create=False, timeout=timeout) as book:
+            with Ledger(place, timeout=timeout) as book:
                 report = book.verify(head)
         except LedgerCorrupted as problem:
             words = " ".join(str(problem).split())
@@ -201,10 +188,33 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
             click.get_current_context().exit(1)
     counts = {"requests": report.requests, "admitted": report.admitted, "refused": report.refused}
     if as_json:
-        say_json({"verified": True, "head": report.head, **counts, "released": report.released})
+        more = {"released": report.released, "set_back": report.set_back}
+        say_json({"verified": True, "head": report.head, **counts, **more})
         return
     click.echo(f"verified: {report.requests} requests, {report.admitted} admitted, {report.released} released")
+    if report.set_back:
+        found = ", ".join(map(str, report.set_back[:5])) + (", ..." if len(report.set_back) > 5 else "")
+        click.echo(f"times: dated before the record before them: {found} (a clock was wrong; times decide nothing)")
     click.echo(f"head {report.head}   (keep it elsewhere, for --head)")
+
+
+@ledger.command(short_help="Copy a ledger into a new file, and verify the copy.")
+@click.argument("source")
+@click.argument("target", type=click.Path())
+@_TIMEOUT
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with full precision.")
+def backup(source: str, target: str, timeout: float, as_json: bool) -> None:
+    """Copy the ledger SOURCE into the new file TARGET, through SQLite, and verify the copy.
+
+    Charges may go on meanwhile. Nothing is overwritten. A ledger on a server has the server's own backups.
+    """
+    with _opened(source, timeout) as book:
+        report = book.backup(target)
+    if as_json:
+        say_json({"requests": report.requests, "admitted": report.admitted, "head": report.head})
+        return
+    click.echo(f"copied and verified: {report.requests} requests, {report.admitted} admitted")
+    click.echo(f"head {report.head}   (keep it elsewhere: `jaxacct ledger verify --head` knows the copy by it)")
 
 
 @ledger.command(short_help="Print the whole ledger as stable JSON, or as DpEvents.")
@@ -226,20 +236,19 @@ def export(place: str, timeout: float, events: bool, out: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _opened(place: str, timeout: float, clock_tolerance: float = 5.0) -> Iterator[Ledger]:
+def _opened(place: str, timeout: float) -> Iterator[Ledger]:
     """The ledger; what may go wrong with it is one clear line and exit code 2."""
     from jaxacct.ledger import Ledger, LedgerError
 
-    with (
-        plain_errors(LedgerError),
-        Ledger(place, create=False, timeout=timeout, clock_tolerance=clock_tolerance) as book,
-    ):
+    with plain_errors(LedgerError), Ledger(place, timeout=timeout) as book:
         yield book
 
 
 def _is_part_of(out: str, place: str) -> bool:
-    """Whether a file that is to be written is the ledger itself, its log or the log's index."""
-    return os.path.realpath(out) in [os.path.realpath(place) + end for end in ("", "-wal", "-shm")]
+    """Whether a file that is to be written is the ledger itself, or what SQLite or a lock may lie in beside it."""
+    from jaxacct.ledger.stores.sqlite import FILES
+
+    return os.path.realpath(out) in [os.path.realpath(place) + end for end in FILES]
 
 
 def _epsilons(reading: Reading) -> dict[str, object]:

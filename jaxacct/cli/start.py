@@ -18,8 +18,10 @@ def cache_compilations() -> None:
     from jaxacct.filters.menus import cache
 
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        folder = cache.directory() / "compiled" / (platform.node() or "here")
-        jax.config.update("jax_compilation_cache_dir", str(folder))
+        below = "compiled", platform.node() or "here"
+        with contextlib.suppress(OSError):
+            if cache.own_folder(*below):  # a program that somebody else put there would be run
+                jax.config.update("jax_compilation_cache_dir", str(cache.directory().joinpath(*below)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 

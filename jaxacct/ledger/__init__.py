@@ -2,7 +2,7 @@
 
     from jaxacct import Ledger, filters, Gaussian
 
-    ledger = Ledger("team.db", filters.gdp(1.0))
+    ledger = Ledger("team.db", filters.gdp(1.0), create=True)
     entry = ledger.charge(Gaussian(5.0), label="mean age, for the report")
     if entry.admitted:
         publish(mean + noise)
@@ -15,7 +15,6 @@ has a name in :mod:`.errors`. ``jaxacct ledger`` is the same on the command line
 
 from jaxacct.ledger.errors import (
     LedgerBusy,
-    LedgerClock,
     LedgerCorrupted,
     LedgerError,
     LedgerFull,
@@ -36,7 +35,6 @@ __all__ = [
     "Entry",
     "Ledger",
     "LedgerBusy",
-    "LedgerClock",
     "LedgerCorrupted",
     "LedgerError",
     "LedgerFull",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,9 +10,9 @@ import jax
 
 from jaxacct._version import __version__
 from jaxacct.ledger import canonical
-from jaxacct.ledger.errors import LedgerClock, LedgerCorrupted, LedgerError, LedgerTampered, LedgerTooNew
+from jaxacct.ledger.errors import LedgerCorrupted, LedgerError, LedgerTampered, LedgerTooNew
 from jaxacct.ledger.policy import Policy, State
-from jaxacct.ledger.records import NONE, hash_of, parsed, when
+from jaxacct.ledger.records import NONE, hash_of, parsed
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql, Store
 
@@ -28,12 +27,12 @@ class Place(NamedTuple):
 
 
 class Chain:
-    """The records of ``store``; the clock may be ``tolerance`` seconds behind the last of them."""
+    """The records of ``store``."""
 
     policy: Policy  # once it is known
 
-    def __init__(self, store: Store, tolerance: float) -> None:
-        self.store, self.tolerance = store, tolerance
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self.last: Place | None = None  # where the chain stood when it was last looked at
 
     def first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
@@ -59,22 +58,11 @@ class Chain:
         self, place: Place, kind: str, policy: Policy, state: State, fields: Mapping[str, object]
     ) -> tuple[Place, str]:
         """Where the chain stands after one more record, and the record's text."""
-        now, seq = self._now(place.at), place.seq + 1
+        now, seq = _now(), place.seq + 1
         shared = {"kind": kind, "seq": seq, "at": now, "previous": place.hash, "state": state.digest}
         software = f"jaxacct {__version__}, jax {jax.__version__}"
         body = canonical.dumps({**shared, "filter_digest": policy.digest, "software": software, **fields})
         return Place(seq, hash_of(body), now, state), body
-
-    def _now(self, last: int) -> int:
-        """Microseconds since 1970, never before ``last``."""
-        now = int(time.time() * 1e6)
-        if last - now > self.tolerance * 1e6 or not 0 <= now < 2**55:
-            raise LedgerClock(
-                f"the clock says {when(min(max(now, 0), 2**55)):%Y-%m-%d %H:%M:%S} UTC, and the last record of "
-                f"{self.store} was written at {when(last):%Y-%m-%d %H:%M:%S}: set the clock, or raise clock_tolerance "
-                f"above {math.ceil((last - now) / 1e6)} s"
-            )
-        return max(now, last)
 
     def check_schema(self, sql: Sql) -> None:
         """Raises LedgerError unless the tables have a schema that this version knows."""
@@ -130,3 +118,8 @@ class Chain:
         place = Place(head.last_seq or 0, str(head.hash), record["at"], self.policy.state(head.state))
         self.last = place
         return place
+
+
+def _now() -> int:
+    """Microseconds since 1970 by this machine's clock, which decides nothing: from 1970 to the year 3111."""
+    return int(min(max(time.time(), 0.0) * 1e6, 2.0**55))

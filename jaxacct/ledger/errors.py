@@ -1,8 +1,8 @@
 """Exceptions of a ledger, one for each thing that can go wrong.
 
-An exception out of :meth:`jaxacct.Ledger.request` means: do not release. Nothing was charged, but for a connection that
-broke while a server was committing, after which :meth:`jaxacct.Ledger.history` tells. Arguments that make no sense are
-plain ValueErrors.
+An exception out of :meth:`jaxacct.Ledger.request` means: do not release. Nothing was charged, but for a disk or
+connection that failed in the moment of the commit, after which :meth:`jaxacct.Ledger.history` tells. Arguments that
+make no sense are plain ValueErrors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,3 @@ class LedgerTooNew(LedgerError):
 
 class LedgerMismatch(LedgerError, ValueError):
     """The ledger was made for another filter than the one it was opened with."""
-
-
-class LedgerClock(LedgerError):
-    """This machine's clock is behind the last record by more than the tolerance."""

@@ -22,8 +22,8 @@ from jaxacct.ledger.policy import Policy, reproducible
 from jaxacct.ledger.reading import Reading, read
 from jaxacct.ledger.records import Entry, as_head, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores import store_at
-from jaxacct.ledger.stores.base import Sql, Store
+from jaxacct.ledger.stores import file_at, store_at
+from jaxacct.ledger.stores.base import Row, Sql, Store
 from jaxacct.ledger.verify import Verification, entries, verified, walked
 
 
@@ -51,25 +51,22 @@ class Ledger:
         path_or_url: str | os.PathLike[str],
         filter: Filter | None = None,
         *,
-        create: bool | None = None,
+        create: bool = False,
         delta: float | None = None,
         timeout: float = 60.0,
-        clock_tolerance: float = 5.0,
     ) -> None:
-        """Opens a ledger, or makes it where there is none.
+        """Opens a ledger, or makes one with ``create=True``.
 
         Args:
             path_or_url: of an SQLite file, on a disk of this machine; or ``postgresql://user@host/database`` (extra
-                ``ledger``), with ``?options=-csearch_path%3Dname`` for one of several in a database.
+                ``ledger``), in the schema ``public``, or in another with ``?options=-csearch_path%3Dname``.
             filter: from `jaxacct.filters`, with one budget; a `register`-ed one of your own. May be left out for a
-                ledger that exists, which knows its filter.
-            create: True: make it, and fail if it is there; False: never make one (a wrong path is an error then, and
-                not a fresh budget); None: make it if it is not there and a filter is given.
+                ledger that exists, which knows its filter; if it is given, it must be the ledger's.
+            create: make the ledger, and fail if there is one. Without it none is ever made: a wrong path, or a role
+                that does not see the ledger, is an error and not a fresh budget.
             delta: at which the ledger quotes epsilons (`reading`), written down when it is made; it decides nothing.
                 Without it, 1e-5. May be left out for a ledger that exists.
             timeout: seconds to wait for other processes' transactions.
-            clock_tolerance: seconds by which this machine's clock may be behind the last record. Within them the last
-                record's time is repeated, so that times never fall; ``math.inf`` accepts any clock.
 
         Raises:
             ValueError: a bad argument; a filter that is no filter, or cannot be written down (`residue` holds
@@ -77,23 +74,24 @@ class Ledger:
             LedgerError: its kinds say what is wrong with the file or the server.
             ImportError: a URL without SQLAlchemy or psycopg.
         """
-        _validate.instance(bool | None, create=create)
+        _validate.instance(bool, create=create)
         if delta is not None:
             _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
-        self._store = store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
+        self._store = store_at(path_or_url, _seconds(timeout))
         weakref.finalize(self, _given_back, self._store)
-        self._chain = Chain(self._store, _seconds(clock_tolerance, "clock_tolerance"))
+        self._chain = Chain(self._store)
         wanted = None if filter is None else Policy.of(filter)
-        made = False
-        if not self._store.exists():
-            if wanted is None or create is False:
-                raise LedgerMissing(
-                    f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
-                )
-            made = self._store.create(*self._chain.first(wanted, delta))
-        if create and not made:
-            raise LedgerError(f"{self._store} is there already: leave create=True out to open it")
+        if create:
+            if wanted is None:
+                raise ValueError("filter must be given with create=True, got None")
+            if self._store.exists() or not self._store.create(*self._chain.first(wanted, delta)):
+                raise LedgerError(f"{self._store} is there already: leave create=True out to open it")
+        elif not self._store.exists():
+            raise LedgerMissing(
+                f"{self._store} holds no ledger{self._store.elsewhere()}; where one is to begin, create=True (in the "
+                "shell, `jaxacct ledger create`) makes it"
+            )
         self._delta: float | None
         with self._reading() as sql:
             self._chain.policy, self._delta = self._chain.stated(sql)
@@ -192,8 +190,7 @@ class Ledger:
 
     def history(self) -> list[Entry]:
         """All that was asked, in order; the hashes are checked on the way, the decisions are not (see `verify`)."""
-        with self._reading() as sql:
-            return entries(walked(sql, self._chain.place(sql).seq))
+        return entries(walked(self._read, self._place().seq))
 
     def outstanding(self) -> list[Entry]:
         """What was admitted and not said to have been released: under way, or lost to a crash; charged either way."""
@@ -223,7 +220,7 @@ class Ledger:
         with self._reading() as sql:
             self._store.check(sql)
             place = self._chain.place(sql)
-            return verified(walked(sql, place.seq), self._chain.policy, place.state.text, known)
+        return verified(walked(self._read, place.seq), self._chain.policy, place.state.text, known)
 
     def export(self, format: str = "json") -> Any:
         """The whole ledger, for other programs.
@@ -240,11 +237,30 @@ class Ledger:
         _validate.one_of(("json", "dp_events"), format=format)
         if format == "dp_events":
             return _export.as_events([entry.query for entry in self.history() if entry.admitted], self.filter)
-        with self._reading() as sql:
-            return _export.as_json(walked(sql, self._chain.place(sql).seq))
+        return _export.as_json(walked(self._read, self._place().seq))
+
+    def backup(self, target: str | os.PathLike[str]) -> Verification:
+        """Copies the ledger into a new file, through SQLite and under the ledger's lock, and verifies the copy.
+
+        Charges may go on meanwhile; those made after the copy began are not in it. ``target`` appears when the copy is
+        whole, verified and on the disk.
+
+        Args:
+            target: where nothing is yet.
+
+        Returns:
+            What `verify` found in the copy. Its head is the one to ask for after restoring it.
+
+        Raises:
+            ValueError: something is at ``target``; the ledger is on a server, which has backups of its own (pg_dump).
+            LedgerError: the ledger cannot be read, or does not verify; nothing is left at ``target``.
+        """
+        path, head = file_at(target, "target"), self.head
+        with self._store.copied(path) as part:
+            return Ledger(part, timeout=self._store.timeout).verify(head)
 
     def close(self) -> None:
-        """Gives the connection back; the next call opens another."""
+        """Gives a server's connection back; the next call opens another."""
         self._store.close()
 
     def __enter__(self) -> Ledger:
@@ -269,6 +285,11 @@ class Ledger:
             self._chain.check_schema(sql)
             yield sql, self._chain.place(sql)
 
+    def _read(self, statement: str, **parameters: int | str | None) -> list[Row]:
+        """Rows, in a transaction of their own: records only ever get more, and nobody waits for a long reading."""
+        with self._store.transaction(write=False) as sql:
+            return sql(statement, **parameters)
+
     def _place(self) -> Place:
         """Where the chain stands now."""
         with self._reading() as sql:
@@ -287,13 +308,11 @@ def _given_back(store: Store) -> None:
         store.close()
 
 
-def _seconds(value: float, name: str, *, finite: bool = False) -> float:
-    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not good or not value >= 0 or (finite and not value <= 1e6):
-        raise ValueError(
-            f"{name} must be a number of seconds of at least 0{' and at most 1e6' * finite}, got {value!r}"
-        )
-    return float(value)
+def _seconds(timeout: float) -> float:
+    good = isinstance(timeout, int | float | np.integer | np.floating) and not isinstance(timeout, bool)
+    if not good or not 0 <= timeout <= 1e6:
+        raise ValueError(f"timeout must be a number of seconds of at least 0 and at most 1e6, got {timeout!r}")
+    return float(timeout)
 
 
 def _brief(policy: Policy) -> str:

@@ -34,7 +34,7 @@ class Entry:
 
     Attributes:
         id: its number in the ledger; what :meth:`jaxacct.Ledger.released` takes.
-        at: when it was asked, by the clock of the machine that asked; never before the entry before it.
+        at: when it was asked, by the clock of the machine that asked, which may be wrong (`Verification.set_back`).
         label: the analyst's words.
         query: the mechanism or number, rebuilt from the record.
         admitted: whether it was charged.

@@ -23,6 +23,8 @@ class Verification:
         admitted: how many of them were charged.
         refused: how many were not.
         released: how many outputs were said to have been released.
+        set_back: numbers of the records that are dated before the record before them: somebody's clock was wrong.
+            Times decide nothing.
     """
 
     head: str
@@ -30,20 +32,19 @@ class Verification:
     admitted: int
     refused: int
     released: int
+    set_back: tuple[int, ...] = ()
 
 
 def walked(sql: Sql, last: int) -> Iterator[tuple[Record, str]]:
     """Records 0 to ``last`` with their hashes, each checked to follow on the one before it."""
-    seq, previous, at = -1, NONE, 0
+    seq, previous = -1, NONE
     for row, body, digest, releases in _store.read_records(sql, -1, last):
         if row != seq + 1:
             raise LedgerTampered(f"record {seq + 1} is missing")
         record = parsed(row, body, digest, previous)
-        if record["at"] < at:
-            raise LedgerTampered(f"record {row} is dated before the record before it")
         if releases != record.get("of"):
             raise LedgerTampered(f"record {row} is filed as the release of {releases}, not of {record.get('of')}")
-        seq, previous, at = row, digest, record["at"]
+        seq, previous = row, digest
         yield record, digest
     if seq != last:
         raise LedgerTampered(f"record {seq + 1} is missing: the ledger was cut")
@@ -76,9 +77,13 @@ def verified(
     """
     now, number, last = policy.start, -1, NONE
     admitted: dict[int, bool] = {}  # the requests that were charged, and whether they were released
-    requests = 0
+    set_back: list[int] = []
+    requests = at = 0
     for record, digest in records:
         number, last = record["seq"], digest
+        if record["at"] < at:
+            set_back.append(number)
+        at = record["at"]
         if known is not None and number == known[0] and digest != known[1]:
             raise LedgerTampered(f"record {number} is not the one that the head names: the history was rewritten")
         if record["filter_digest"] != policy.digest:
@@ -99,7 +104,8 @@ def verified(
     if now.text != state:
         raise LedgerTampered(f"the head's state is not the one after record {number}")
     released = sum(admitted.values())
-    return Verification(head_of(number, last), requests, len(admitted), requests - len(admitted), released)
+    refused = requests - len(admitted)
+    return Verification(head_of(number, last), requests, len(admitted), refused, released, tuple(set_back))
 
 
 def _replayed(record: Record, policy: Policy, now: State) -> tuple[bool, State]:

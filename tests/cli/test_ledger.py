@@ -121,7 +121,7 @@ def test_a_request_is_described_as_in_the_other_commands(run, tmp_path):
 def test_an_export_does_not_write_over_the_ledger(run, tmp_path):
     run("create team.db pure_dp epsilon=1")
     (tmp_path / "link").symlink_to("team.db")
-    for out in ("team.db", "./team.db-wal", "link"):
+    for out in ("team.db", "./team.db-journal", "team.db-lock", "link"):
         code, _, err = run(f"export team.db --out {out}")
         assert code == 2
         assert "out must be another file" in err
@@ -199,3 +199,39 @@ def test_other_kinds_of_queries_and_budgets(run):
     assert "delta 1" in out
     assert run("request b.db --scale 10")[0] == 0
     assert run("request b.db --rho 0.1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "secret", ["postgresql://me:hunter2@h/x", "postgres:/me:hun@ter:hunter2@h", "x://h/y?password=hunter2"]
+)
+def test_a_url_in_a_wrong_place_is_not_quoted_with_its_password(run, secret):
+    for line in (
+        f"create pure_dp {secret}",
+        f"show team.db {secret}",
+        f"show {secret} more",
+        f"backup {secret} {secret}",
+    ):
+        code, out, err = run(line)
+        assert code == 2
+        assert err
+        assert "hunter2" not in out + err
+
+
+def test_a_copy_is_made_verified_and_never_over_another_file(run, tmp_path):
+    assert run("create team.db pure_dp epsilon=1")[0] == 0
+    assert run("request team.db --cost 0.25")[0] == 0
+    code, out, _ = run("backup team.db kept.db")
+    assert code == 0
+    assert out.startswith("copied and verified: 1 requests, 1 admitted")
+    head = re.search(r"head (\S+)", out).group(1)
+    assert run(f"verify kept.db --head {head}")[0] == 0
+    code, _, err = run("backup team.db kept.db --json")
+    assert code == 2
+    assert "target must be the path of a new file" in err
+    assert run("backup none.db other.db")[0] == 2
+    assert json.loads(run("backup team.db again.db --json")[1]) == {"requests": 1, "admitted": 1, "head": head}
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [
+        "again.db",
+        "kept.db",
+        "team.db",
+    ]

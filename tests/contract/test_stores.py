@@ -23,9 +23,11 @@ LABEL = "first; :name %s größer ∞ 🙂"
 
 
 def test_a_ledger_is_made_only_where_it_should_be_and_keeps_its_filter(store):
-    for given in ({}, {"filter": filters.gdp(1.0), "create": False}):
-        with pytest.raises(LedgerMissing, match="holds no ledger"):
+    for given in ({}, {"filter": filters.gdp(1.0)}, {"filter": filters.gdp(1.0), "create": False}):
+        with pytest.raises(LedgerMissing, match=r"holds no ledger.*create=True"):
             Ledger(store.place, **given)
+    with pytest.raises(ValueError, match="filter must be given with create=True"):
+        Ledger(store.place, create=True)
     made = Ledger(store.place, filters.zcdp(0.5), create=True)
     with pytest.raises(LedgerError, match="there already"):
         Ledger(store.place, filters.zcdp(0.5), create=True)
@@ -36,7 +38,7 @@ def test_a_ledger_is_made_only_where_it_should_be_and_keeps_its_filter(store):
 
 
 def test_it_charges_refuses_and_keeps_everything_that_was_asked(store):
-    ledger = Ledger(store.place, filters.gdp(1.0))
+    ledger = Ledger(store.place, filters.gdp(1.0), create=True)
     assert ledger.request(Gaussian(2.0), LABEL)
     assert not ledger.request(Gaussian(0.5), "too dear")
     assert not ledger.request(math.nan)
@@ -46,6 +48,7 @@ def test_it_charges_refuses_and_keeps_everything_that_was_asked(store):
     assert [e.label for e in (first, dear, none, twice)] == [LABEL, "too dear", "", "twice"]
     assert (first.query.sigma, twice.query.steps) == (2.0, (2,))
     assert first.at <= dear.at <= twice.at
+    assert ledger.verify().set_back == ()
     mu = math.sqrt(0.25 + 2 / 16)
     assert mu <= ledger.spent() <= mu * (1 + 1e-12)
     assert ledger.remaining() == pytest.approx(math.sqrt(1 - mu**2), rel=1e-12)
@@ -61,7 +64,7 @@ def test_it_charges_refuses_and_keeps_everything_that_was_asked(store):
 
 
 def test_releases_are_written_down_once_and_a_charge_stands_without_them(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     one, two, refused = (ledger.charge(x) for x in (0.4, 0.5, 0.3))
     assert [e.id for e in ledger.outstanding()] == [one.id, two.id]
     ledger.released(one.id)
@@ -78,7 +81,7 @@ def test_releases_are_written_down_once_and_a_charge_stands_without_them(store):
 
 
 def test_verify_takes_every_head_it_gave_and_no_other(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     heads = [ledger.verify().head]
     for cost in (0.1, 0.2, 5.0):
         entry = ledger.charge(cost)
@@ -97,7 +100,7 @@ def test_verify_takes_every_head_it_gave_and_no_other(store):
 
 
 def test_its_tables_are_append_only_and_who_gets_past_that_is_found(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     ledger.request(0.25)
     ledger.request(5.0, "too dear")
     head = ledger.verify().head
@@ -114,7 +117,7 @@ def test_its_tables_are_append_only_and_who_gets_past_that_is_found(store):
 
 def test_a_store_that_was_set_back_is_found_by_whoever_was_there(store):
     """A copy of an earlier day, or a standby that had not seen the last charges."""
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     assert ledger.request(0.25)
     store.run("CREATE TABLE kept AS SELECT * FROM jaxacct_head")
     assert ledger.request(0.5)
@@ -133,7 +136,7 @@ def test_a_store_that_was_set_back_is_found_by_whoever_was_there(store):
 
 
 def test_a_trigger_or_rule_that_takes_charges_back_admits_nothing(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     store.takes_charges_back()
     with pytest.raises(LedgerTampered, match="did not keep record 1 as it was written"):
         ledger.request(0.5)
@@ -141,7 +144,7 @@ def test_a_trigger_or_rule_that_takes_charges_back_admits_nothing(store):
 
 
 def test_a_lock_is_waited_for_and_then_given_up(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0), timeout=0.3)
+    ledger = Ledger(store.place, filters.pure_dp(1.0), timeout=0.3, create=True)
     ledger.request(0.25)
     with store.locked() as let_go:
         assert ledger.spent() == pytest.approx(0.25)  # readers go on
@@ -154,7 +157,7 @@ def test_a_lock_is_waited_for_and_then_given_up(store):
 
 
 def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
-    ledger = Ledger(store.place, filters.pure_dp(1.0))
+    ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     ledger.request(0.25)
     store.run("UPDATE jaxacct_schema SET version = 3")
     for use in (
@@ -177,7 +180,7 @@ def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
 @pytest.mark.parametrize("shared", [False, True], ids=["objects of their own", "one object"])
 def test_threads_race_for_the_last_of_a_budget(store, shared):
     """Four threads ask for forty parts of a budget of twenty."""
-    one, answers, faults = Ledger(store.place, filters.pure_dp(20.0)), [], []
+    one, answers, faults = Ledger(store.place, filters.pure_dp(20.0), create=True), [], []
 
     def ask():
         try:

@@ -17,7 +17,7 @@ from tests.fuzz.common import at_most
 @pytest.fixture(scope="module")
 def ledger_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("ledger") / "budget.db"
-    with Ledger(path, filters.pure_dp(1.0)) as ledger:
+    with Ledger(path, filters.pure_dp(1.0), create=True) as ledger:
         for cost in (0.25, 0.5, 0.75):
             ledger.request(cost, "a label")
         ledger.released(1)
@@ -32,7 +32,7 @@ def read_after(path, offset, byte, raw):
         return False
     damaged[offset] = byte
     copy = path.with_name("damaged.db")
-    for end in ("-wal", "-shm"):
+    for end in ("-journal", "-wal", "-shm"):
         copy.with_name(copy.name + end).unlink(missing_ok=True)
     copy.write_bytes(bytes(damaged))
     try:
@@ -72,7 +72,7 @@ def test_flipped_bytes_in_a_ledger_at_length(ledger_file):
 
 def test_a_ledger_of_blobs_is_an_error_with_a_name(tmp_path):
     path = tmp_path / "blobs.db"
-    Ledger(path, filters.pure_dp(1.0)).close()
+    Ledger(path, filters.pure_dp(1.0), create=True).close()
     for column, table in (
         ("body", "records"),
         ("hash", "records"),
@@ -81,7 +81,6 @@ def test_a_ledger_of_blobs_is_an_error_with_a_name(tmp_path):
         ("hash", "head"),
     ):
         for value in ("x'00ff'", "1", "'x'", "1e300", "CAST(x'ff' AS TEXT)"):
-            # A file of its own each time: a ledger that was left open keeps its write-ahead log.
             copy = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
             shutil.copy(path, copy)
             connection = sqlite3.connect(copy)
@@ -111,17 +110,23 @@ def a_ledger(path):
         ledger.verify()
 
 
-def a_log(path):
-    """What lies where SQLite keeps its write-ahead log."""
-    home = path.with_name("whole.db")
-    Ledger(home, filters.pure_dp(1.0)).close()
-    path.rename(home.with_name("whole.db-wal"))
-    a_ledger(home)
+def beside(end):
+    def read(path):
+        """What lies where SQLite keeps its journal or log, or the ledger its lock."""
+        home = path.with_name("whole.db")
+        Ledger(home, filters.pure_dp(1.0), create=True).close()
+        home.with_name("whole.db-lock").unlink()
+        path.rename(home.with_name(f"whole.db{end}"))
+        a_ledger(home)
+
+    return read
 
 
 READERS = {
     "a ledger": a_ledger,
-    "a ledger's log": a_log,
+    "a ledger's journal": beside("-journal"),
+    "a ledger's log": beside("-wal"),
+    "a ledger's lock": beside("-lock"),
     "a journal": training.Journal,
     "adult": lambda path: training.load("adult", path.parent),
     "mnist": lambda path: training.load("mnist", path.parent),

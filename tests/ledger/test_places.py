@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -10,19 +11,13 @@ import jax
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerCorrupted, LedgerTampered, LedgerUnavailable
-
-# The last other process to leave: it moves the log into the file and removes it, unless somebody holds a lock.
-LEAVES = (
-    "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
-    "print(*c.execute('SELECT MAX(seq) FROM jaxacct_records').fetchone()); c.close()"
-)
+from jaxacct.ledger import LedgerBusy, LedgerMissing, LedgerTampered, LedgerUnavailable
 
 
 @pytest.fixture
 def path(tmp_path):
     """A ledger with 0.25 of 1 spent."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0)) as ledger:
+    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.25)
     return tmp_path / "budget.db"
 
@@ -30,11 +25,11 @@ def path(tmp_path):
 def test_a_file_with_two_names_is_refused_under_both(path):
     ledger = Ledger(path)
     os.link(path, path.with_name("second.db"))
-    for name in (path.name, "second.db"):
+    for use in (lambda: Ledger(path), lambda: Ledger(path.with_name("second.db")), lambda: ledger.request(0.25)):
         with pytest.raises(LedgerUnavailable, match=r"has 2 names \(hard links\)"):
-            Ledger(path.with_name(name))
-    assert ledger.request(0.25)  # where the log is
+            use()
     path.with_name("second.db").unlink()
+    assert ledger.request(0.25)
     assert Ledger(path).spent() == pytest.approx(0.5)
 
 
@@ -77,17 +72,17 @@ def test_a_file_that_is_mounted_alone_is_refused(path, tmp_path):
 )
 def test_a_path_is_a_path_whatever_it_looks_like(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with Ledger(name, filters.pure_dp(1.0)) as ledger:
+    with Ledger(name, filters.pure_dp(1.0), create=True) as ledger:
         assert ledger.request(0.75)
-    assert os.listdir(tmp_path) == [name]
+    assert sorted(os.listdir(tmp_path)) == [name, f"{name}-lock"]
     assert not Ledger(tmp_path / name).request(0.75)
 
 
 def test_a_relative_path_stays_the_one_it_was(tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path)
-    ledger = Ledger("budget.db", filters.pure_dp(1.0))
-    Ledger("there/budget.db", filters.pure_dp(1.0)).close()
+    ledger = Ledger("budget.db", filters.pure_dp(1.0), create=True)
+    Ledger("there/budget.db", filters.pure_dp(1.0), create=True).close()
     assert ledger.request(0.75)
     ledger.close()
     monkeypatch.chdir(tmp_path / "there")
@@ -100,57 +95,55 @@ def test_a_folder_that_is_gone_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with pytest.raises(LedgerUnavailable, match=r"budget\.db"):
-        Ledger("budget.db", filters.pure_dp(1.0))
+        Ledger("budget.db", filters.pure_dp(1.0), create=True)
 
 
-def test_a_log_that_is_not_the_one_others_write_is_charged_no_more(path):
-    """A plain copy made by the process itself drops its locks: the next process to leave takes the log away."""
-    ledger = Ledger(path)
-    assert ledger.request(0.25)
-    shutil.copy(path, path.with_name("copy.db"))
-    subprocess.run([sys.executable, "-c", LEAVES, path], check=True)
-    assert not pathlib.Path(f"{path}-wal").exists()
-    with pytest.raises(LedgerUnavailable, match="nothing was charged, do not release"):
-        ledger.request(0.5)
-    ledger.close()
-    with pytest.raises(LedgerUnavailable):  # here SQLite would go on with the index of the log that is gone
-        Ledger(path)
-    done = subprocess.run([sys.executable, "-c", LEAVES, path], capture_output=True, check=True)
-    assert done.stdout.split() == [b"2"]
-
-
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
-def test_a_log_or_index_that_was_removed_while_open_is_found(path, end):
-    ledger = Ledger(path)
-    assert ledger.request(0.25)
-    os.unlink(f"{path}{end}")
-    for use in (lambda: ledger.request(0.25), ledger.spent, ledger.verify):
-        with pytest.raises(LedgerUnavailable, match="its log removed"):
-            use()
-
-
-def test_an_older_copy_put_in_the_place_of_an_open_ledger_is_found(path):
+@pytest.mark.parametrize("when", ["before the file", "over the file"])
+def test_what_is_charged_is_read_from_the_file_that_has_the_name_now(path, when):
+    """A ledger that is open keeps nothing: neither a moved file nor one that was written over is charged by mistake."""
     shutil.copy(path, path.with_name("yesterday.db"))
     ledger = Ledger(path)
     assert ledger.request(0.5)
-    path.with_name("yesterday.db").replace(path)
-    with pytest.raises(LedgerUnavailable, match="moved or exchanged"):
-        ledger.request(0.5)
-    for end in ("-wal", "-shm"):
-        pathlib.Path(f"{path}{end}").unlink(missing_ok=True)
-    with pytest.raises(LedgerTampered, match="no longer holds record 2 as it was a moment ago"):
-        ledger.request(0.5)
+    if when == "before the file":
+        path.with_name("yesterday.db").replace(path)
+    else:
+        shutil.copyfile(path.with_name("yesterday.db"), path)
+    for use in (lambda: ledger.request(0.5), ledger.spent, ledger.verify, lambda: ledger.backup(f"{path}.copy")):
+        with pytest.raises(LedgerTampered, match="no longer holds record 2 as it was a moment ago"):
+            use()
+
+
+def test_nothing_but_an_empty_lock_lies_beside_the_file_and_its_loss_costs_nothing(path):
+    ledger = Ledger(path)
+    assert ledger.request(0.25)
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}-lock"]
+    assert pathlib.Path(f"{path}-lock").stat().st_size == 0
+    os.unlink(f"{path}-lock")
+    assert ledger.request(0.25)
+    assert Ledger(path).spent() == pytest.approx(0.75)
+
+
+def test_a_file_that_another_program_put_into_wal_mode_is_read_and_put_back(path):
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA journal_mode=WAL")
+    other.execute("CREATE TABLE theirs (x)")
+    assert pathlib.Path(f"{path}-wal").stat().st_size > 0
+    with pytest.raises(LedgerBusy):
+        Ledger(path, timeout=0.1)
+    other.close()
+    assert Ledger(path).request(0.25)
+    assert not pathlib.Path(f"{path}-wal").exists()
+    assert Ledger(path).verify().admitted == 2
 
 
 def test_a_ledger_may_be_removed_and_made_anew_in_one_program(path):
     ledger = Ledger(path)
     ledger.request(0.25)
-    for end in ("", "-wal", "-shm"):
-        os.unlink(f"{path}{end}")
-    again = Ledger(path, filters.pure_dp(1.0))
-    assert again.request(1.0)
-    with pytest.raises(LedgerUnavailable):
+    path.unlink()
+    with pytest.raises(LedgerMissing):
         ledger.spent()
+    again = Ledger(path, filters.pure_dp(1.0), create=True)
+    assert again.request(1.0)
     with pytest.raises(LedgerTampered):
         ledger.spent()
     assert again.verify().admitted == 1
@@ -164,7 +157,7 @@ def test_a_program_that_never_closes_its_ledger_ends_in_silence(path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert float(done.stdout) == pytest.approx(0.25)
     assert not done.stderr
-    assert os.listdir(path.parent) == [path.name]  # and the log is in the file
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}-lock"]
 
 
 def test_a_program_s_own_settings_change_no_bit(path):
@@ -174,11 +167,3 @@ def test_a_program_s_own_settings_change_no_bit(path):
     with jax.default_device(jax.devices("cpu")[0]):
         assert ledger.verify().admitted == 2
     assert Ledger(path).verify().admitted == 2  # decides every request again, bit for bit
-
-
-def test_a_file_whose_log_alone_is_left_is_no_new_ledger(path):
-    ledger = Ledger(path)
-    ledger.request(0.1)
-    path.unlink()
-    with pytest.raises(LedgerCorrupted, match="write-ahead log is still there"):
-        Ledger(path, filters.pure_dp(1.0), create=True)

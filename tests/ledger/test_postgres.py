@@ -13,7 +13,7 @@ from tests.ledger.test_race import raced
 
 def test_a_server_s_faults_have_names_and_cost_nothing(server):
     url = in_schema(server, "faults")
-    ledger = Ledger(url, filters.pure_dp(1.0), timeout=0.3)
+    ledger = Ledger(url, filters.pure_dp(1.0), timeout=0.3, create=True)
     ledger.request(0.25)
     assert ledger.request(0.25)
     # A full disk, as the server reports it.
@@ -37,13 +37,13 @@ def test_a_server_s_faults_have_names_and_cost_nothing(server):
     assert ledger.verify().admitted == 3
     # No server.
     with pytest.raises(LedgerUnavailable) as found:
-        Ledger("postgresql://me:secret@localhost:1/x", filters.pure_dp(1.0), timeout=2.0)
+        Ledger("postgresql://me:secret@localhost:1/x", filters.pure_dp(1.0), timeout=2.0, create=True)
     assert "secret" not in str(found.value)
 
 
 def test_verify_finds_a_lost_guard_and_whatever_else_acts_on_the_tables(server):
     url = in_schema(server, "guarded")
-    ledger = Ledger(url, filters.pure_dp(1.0))
+    ledger = Ledger(url, filters.pure_dp(1.0), create=True)
     ledger.request(0.5)
     function = "FUNCTION jaxacct_append_only() RETURNS trigger LANGUAGE plpgsql AS"
     refuses = f"{function} $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
@@ -80,7 +80,7 @@ def test_processes_race_on_a_server_at_full_size(server):
 def test_a_connection_that_breaks_after_the_commit_gives_no_answer_and_leaves_the_charge(server, monkeypatch):
     import psycopg
 
-    ledger = Ledger(in_schema(server, "broken"), filters.pure_dp(1.0))
+    ledger = Ledger(in_schema(server, "broken"), filters.pure_dp(1.0), create=True)
     ledger.request(0.25)
     commit = psycopg.Connection.commit
 
@@ -111,10 +111,10 @@ def test_urls_that_are_none_raise():
     pytest.importorskip("sqlalchemy", reason="the extra jaxacct[ledger] is not installed")
     for url in ("sqlite:///x.db", "mysql://x/y", "http://x", "://"):
         with pytest.raises(ValueError, match="path_or_url must"):
-            Ledger(url, filters.pure_dp(1.0))
+            Ledger(url, filters.pure_dp(1.0), create=True)
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(ImportError, match=r"jaxacct\[ledger\]"):
-        Ledger("postgresql://x/y", filters.pure_dp(1.0))
+        Ledger("postgresql://x/y", filters.pure_dp(1.0), create=True)

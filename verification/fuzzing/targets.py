@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical, records
     from jaxacct.ledger.policy import Policy
     from jaxacct.training.demo import adult, data
-    from jaxacct.training.durable_runs import checkpoints, journal
+    from jaxacct.training.durable_runs import checkpoints, journal, mark
     from jaxacct.training.durable_runs import records as _records
     from jaxacct.training.durable_runs import run as durable
 
@@ -74,7 +74,7 @@ def values():
 def record():
     """Records, filters and states behind a hash that agrees."""
     policy = Policy.of(filters.pure_dp(1.0))
-    with Ledger(FOLDER / "record.db", filters.pure_dp(1.0)) as ledger:
+    with Ledger(FOLDER / "record.db", filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.5, "label")
         ledger.released(1)
         bodies = [canonical.dumps({k: v for k, v in one.items() if k != "hash"})
@@ -94,9 +94,9 @@ def record():
 
 
 def ledger():
-    """A ledger's SQLite file with bytes changed, or beside a write-ahead log of the fuzzer's."""
+    """A ledger's SQLite file with bytes changed, or beside a journal or write-ahead log of the fuzzer's."""
     path, copy = FOLDER / "whole.db", FOLDER / "damaged.db"
-    with Ledger(path, filters.pure_dp(1.0)) as book:
+    with Ledger(path, filters.pure_dp(1.0), create=True) as book:
         for cost in (0.25, 0.5, 0.75):
             book.request(cost, "a label")
         book.released(1)
@@ -105,19 +105,20 @@ def ledger():
     whole = path.read_bytes()
 
     def one(raw: bytes) -> None:
-        for end in ("", "-wal", "-shm"):
+        for end in ("", "-journal", "-wal", "-shm"):
             copy.with_name(copy.name + end).unlink(missing_ok=True)
-        log = raw[:1] == b"w"
-        copy.write_bytes(whole if log else patched(whole, raw))
-        if log:
-            copy.with_name(copy.name + "-wal").write_bytes(raw[1:])
-        with Ledger(copy, create=False, timeout=0.2) as book:
+        beside = {b"w": "-wal", b"j": "-journal"}.get(raw[:1])
+        copy.write_bytes(whole if beside else patched(whole, raw))
+        if beside:
+            copy.with_name(copy.name + beside).write_bytes(raw[1:])
+        with Ledger(copy, timeout=0.2) as book:
             assert book.verify(head).head == head
             assert [(entry.id, entry.label, entry.admitted) for entry in book.history()] == told
             assert float(book.spent()) == spent
 
     start = whole.index(b'{"at":').to_bytes(3, "little")
-    return one, [b"\0\0\0\xff", b"\x14\0\0\1", start + b"x", b"w" + bytes.fromhex("377f0682002de218")], LedgerError
+    return one, [b"\0\0\0\xff", b"\x14\0\0\1", start + b"x", b"w" + bytes.fromhex("377f0682002de218"),
+                 b"j" + bytes.fromhex("d9d505f920a163d7")], LedgerError  # fmt: skip
 
 
 def a_journal(name: str) -> tuple[pathlib.Path, list[dict]]:
@@ -134,6 +135,7 @@ def a_journal(name: str) -> tuple[pathlib.Path, list[dict]]:
     ]
     for line in held:
         book.append(line)
+    book.sync()
     book.close()
     return path, held
 
@@ -159,18 +161,17 @@ def sealed_journal():
     like = filters.pure_dp(1.0).init()
 
     def one(raw: bytes) -> None:
-        seal, lines = "", []
+        seal, lines = "", [mark.fresh()]
         for line in raw.split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError):
-                body = journal._body(json.loads(line))
-                seal = journal._seal(seal, body)
-                lines.append(f'{{"seal":"{seal}","record":{body}}}\n')
-        path.write_text("".join(lines))
+                sealed, seal = journal._sealed(json.loads(line), seal)
+                lines.append(sealed + b"\n")
+        path.write_bytes(b"".join(lines))
         book = journal.Journal(path)
         book.close()
-        kept = _records.checked(book)
-        _records.history(kept)
-        for entry in kept:
+        _records.check(book)
+        _records.history(book.records)
+        for entry in book.records:
             if entry["kind"] == "charge":
                 durable._unpacked(entry["filter_state"], like)
 

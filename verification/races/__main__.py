@@ -1,6 +1,7 @@
 """Processes that race for one budget while they are being killed: nothing may be overspent, nothing lost.
 
     python -m verification.races --runs 10 --out verification/results/ledger_race.json  # 8 processes
+    python -m verification.races --runs 20 --processes 3 --requests 200 --kills 0 --copying  # see below
     python -m verification.races --runs 10 --url postgresql://...
 
 Every process asks for costs of 1, 2 and 3 of a `pure_dp` budget, and writes each answer to a file of its own after it
@@ -11,12 +12,16 @@ answer. At the end, from the ledger's own history:
 - every answer that a process got is in the history, as it got it, once;
 - what is admitted there and was heard by nobody (killed between commit and answer) is at most one request a kill;
 - `verify` passes, against a head that was taken while the race was on, too.
+
+With ``--copying`` every process has a second thread, which copies and hashes the files of the ledger's folder all the
+time, as a backup or an upload does. POSIX locks do not survive that.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -24,6 +29,7 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -39,8 +45,21 @@ def cost(worker: int, number: int) -> int:
     return 1 + (7 * worker + number) % 3
 
 
-def work(place: str, log: pathlib.Path, worker: int, requests: int, attempt: int) -> None:
+def copy_folder(place: str, done: threading.Event) -> None:
+    """Reads every file beside the ledger, as a program that knows nothing of it would, until ``done``."""
+    found = hashlib.sha256()
+    while not done.is_set():
+        for path in pathlib.Path(place).parent.iterdir():
+            with contextlib.suppress(OSError):  # a journal that is gone by now
+                found.update(path.read_bytes())
+        time.sleep(0.0005)
+
+
+def work(place: str, log: pathlib.Path, worker: int, requests: int, attempt: int, copying: bool) -> None:
     """One process's life."""
+    stop = threading.Event()
+    if copying:
+        threading.Thread(target=copy_folder, args=(place, stop), daemon=True).start()
     done = len(log.read_bytes().splitlines()) if log.exists() else 0
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     ledger = Ledger(place, create=False, timeout=300.0)
@@ -49,6 +68,7 @@ def work(place: str, log: pathlib.Path, worker: int, requests: int, attempt: int
         admitted = ledger.request(float(cost(worker, number)), label)
         os.write(out, f"{label} {int(admitted)}\n".encode())
     ledger.close()
+    stop.set()
 
 
 def forked(function, *arguments) -> int:
@@ -74,7 +94,7 @@ def waited(child: int) -> None:
         raise RuntimeError(f"a process ended with status {status}")
 
 
-def raced(place: str, processes: int, requests: int, budget: int, kills: int, seed: int) -> dict:
+def raced(place: str, processes: int, requests: int, budget: int, kills: int, seed: int, copying: bool) -> dict:
     """One race, and what its history says."""
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +103,7 @@ def raced(place: str, processes: int, requests: int, budget: int, kills: int, se
         logs = [base / f"{worker}.log" for worker in range(processes)]
         attempts = [0] * processes
         start = time.perf_counter()
-        alive = {forked(work, place, logs[w], w, requests, 0): w for w in range(processes)}
+        alive = {forked(work, place, logs[w], w, requests, 0, copying): w for w in range(processes)}
         killed = 0
         heads = base / "heads"
         while alive:
@@ -97,7 +117,7 @@ def raced(place: str, processes: int, requests: int, budget: int, kills: int, se
             worker = alive.pop(child)
             if os.WIFSIGNALED(status):
                 attempts[worker] += 1
-                alive[forked(work, place, logs[worker], worker, requests, attempts[worker])] = worker
+                alive[forked(work, place, logs[worker], worker, requests, attempts[worker], copying)] = worker
             elif status:
                 raise RuntimeError(f"worker {worker} ended with status {status}")
             elif not heads.exists():
@@ -162,6 +182,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--copying", action="store_true", help="a thread of every process copies the ledger's folder")
     parser.add_argument("--url", help="of an empty PostgreSQL database; each run has a schema of its own")
     parser.add_argument("--out", type=pathlib.Path, help="where the report goes; without it, to standard output only")
     given = parser.parse_args()
@@ -174,7 +195,7 @@ def main() -> None:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             place = schema(given.url, run) if given.url else os.path.join(folder, "race.db")
-            runs.append(raced(place, given.processes, given.requests, budget, given.kills, run))
+            runs.append(raced(place, given.processes, given.requests, budget, given.kills, run, given.copying))
         print(json.dumps(runs[-1]), flush=True)
     misses = sum(bool(run["faults"]) for run in runs)
     report = {"processes": given.processes, "requests_each": given.requests, "misses": misses, "runs": runs}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 SCHEMA = 2
@@ -46,10 +47,15 @@ class Store(Protocol):
 
     integer: str
     locks: str
+    timeout: float
     guards: tuple[str, ...]
 
     def exists(self) -> bool:
         """Whether a ledger is there."""
+        ...
+
+    def elsewhere(self) -> str:
+        """Where ledgers are that this one might have been meant to be, in words; empty if nothing is known."""
         ...
 
     def create(self, body: str, digest: str, state: str) -> bool:
@@ -58,6 +64,10 @@ class Store(Protocol):
 
     def transaction(self, *, write: bool) -> contextlib.AbstractContextManager[Sql]:
         """Everything or nothing; writers come one after the other."""
+        ...
+
+    def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
+        """A copy under another name; it gets the name ``target`` at the end of the block."""
         ...
 
     def check(self, sql: Sql) -> None:

@@ -1,10 +1,16 @@
-"""Keeps ledgers in PostgreSQL, through SQLAlchemy, for teams on several machines: one a database or schema."""
+"""Keeps ledgers in PostgreSQL, through SQLAlchemy, for teams on several machines: one in a schema.
+
+The URL alone says which ledger is meant: the schema that it names, or ``public``. A server's search path, which differs
+from role to role and leaves out in silence what a role may not use, is never asked.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxacct.ledger.errors import (
@@ -12,6 +18,7 @@ from jaxacct.ledger.errors import (
     LedgerCorrupted,
     LedgerError,
     LedgerFull,
+    LedgerMissing,
     LedgerTampered,
     LedgerUnavailable,
 )
@@ -19,7 +26,7 @@ from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Row, Sql
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import URL, Engine
 
 # SQLSTATEs by their first characters, the longest first.
 _STATES: tuple[tuple[str, type[LedgerError]], ...] = (
@@ -36,6 +43,19 @@ _SYNCHRONOUS = (
     "SELECT set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
 )
+_SCHEMA = """
+SELECT has_schema_privilege(n.oid, 'USAGE'),
+    EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'jaxacct_schema')
+FROM pg_namespace n WHERE n.nspname = :schema
+"""
+_SCHEMAS = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'jaxacct_schema' AND n.nspname <> :schema ORDER BY 1 LIMIT 10
+"""
+# As in libpq's options: -csearch_path=name, -c search_path=name, --search-path=name; a backslash keeps a blank.
+_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search[_-]path=((?:\\.|[^\s\\])*)", re.IGNORECASE)
+# Whose values may be printed; those of others, of keys that we do not know too, may be secret.
+_PUBLIC = {"host", "hostaddr", "port", "dbname", "user", "service", "options", "sslmode", "connect_timeout"}
 # What acts by itself when somebody writes to the ledger's tables: triggers, whether they fire, and rules.
 _ACTS = """
 SELECT c.relname || ': ' || t.tgname || ' (' || CAST(t.tgtype AS text) || CAST(t.tgenabled AS text) || ') ' || p.prosrc
@@ -74,25 +94,37 @@ class PostgresStore:
             raise ValueError(
                 f"path_or_url must be a path, or a URL of PostgreSQL, got one of {parsed.get_backend_name()}"
             )
+        if "@" in f"{parsed.host}{parsed.database}":
+            raise ValueError("path_or_url must have %40 for every @ in a user's name or password, got an @ elsewhere")
         self._url = parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
+        self._schema = _schema_of(_values(self._url, "options"))
         self.timeout = timeout
         self._sqlalchemy = sqlalchemy
         self._engine: Engine | None = None
         self._process = -1
 
     def __str__(self) -> str:
-        return self._url.render_as_string(hide_password=True)
+        host = self._url.host or ",".join(_values(self._url, "host"))
+        user = f"{self._url.username}@" if self._url.username else ""
+        port = f":{self._url.port}" if self._url.port else ""
+        return f"postgresql://{user}{host}{port}/{self._url.database or ''} (schema {self._schema})"
 
     def exists(self) -> bool:
-        """Whether the schema's table is there."""
+        """Whether the schema has a ledger."""
         with self.transaction(write=False) as sql:
-            return bool(sql("SELECT to_regclass('jaxacct_schema') IS NOT NULL")[0][0])
+            return self._holds(sql)
+
+    def elsewhere(self) -> str:
+        """The other schemas of the database that have a ledger."""
+        with self.transaction(write=False) as sql:
+            names = [row[0] for row in sql(_SCHEMAS, schema=self._schema)]
+        return f" (the schemas {', '.join(names)} do: name one, ?options=-csearch_path%3DNAME)" if names else ""
 
     def create(self, body: str, digest: str, state: str) -> bool:
         """Makes the tables in one transaction, one creator at a time."""
         with self.transaction(write=True) as sql:
             sql("SELECT pg_advisory_xact_lock(:number)", number=_CREATING)
-            if sql("SELECT to_regclass('jaxacct_schema') IS NOT NULL")[0][0]:
+            if self._holds(sql):
                 return False
             _store.create_tables(sql, self, body, digest, state)
             return True
@@ -106,11 +138,18 @@ class PostgresStore:
                 found = connection.execute(self._sqlalchemy.text(statement), parameters)
                 return [tuple(row) for row in found] if found.returns_rows else []
 
+            if not write:
+                sql("SET TRANSACTION READ ONLY")
             sql(f"SET LOCAL lock_timeout = {max(1, int(self.timeout * 1000))}")
+            sql("SELECT set_config('search_path', quote_ident(:schema), true)", schema=self._schema)
             if write:
                 # Whatever the server's default is: a charge is on the disk before anybody releases.
                 sql(_SYNCHRONOUS)
             yield sql
+
+    def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
+        """A server makes its own backups."""
+        raise ValueError(f"target must be of a ledger in a file, and {self} is on a server: use its backups (pg_dump)")
 
     def check(self, sql: Sql) -> None:
         """The guard and nothing else acts on the tables; a server set up with checksums checks its pages itself."""
@@ -126,6 +165,20 @@ class PostgresStore:
         if self._engine is not None:
             self._engine.dispose(close=self._process == os.getpid())
             self._engine = None
+
+    def _holds(self, sql: Sql) -> bool:
+        found = sql(_SCHEMA, schema=self._schema)
+        if not found:
+            raise LedgerMissing(
+                f"{self}: there is no such schema{'' if self._schema == 'public' else '; make it first'}"
+            )
+        may_use, has_one = found[0]
+        if not may_use:
+            raise LedgerUnavailable(
+                f"{self}: this role may not use the schema, so whether a ledger is there cannot be told: "
+                f"GRANT USAGE ON SCHEMA {self._schema}"
+            )
+        return has_one
 
     def _connected(self) -> Engine:
         if self._engine is None or self._process != os.getpid():
@@ -149,6 +202,33 @@ class PostgresStore:
         except self._sqlalchemy.exc.DBAPIError as problem:
             state = getattr(problem.orig, "sqlstate", None) or ""
             kind = next((kind for start, kind in _STATES if state.startswith(start)), LedgerUnavailable)
-            raise kind(f"{self}: {' '.join(str(problem.orig).split())}") from problem
+            raise kind(f"{self}: {self._told(problem.orig)}") from None  # the cause's text may hold a password
         except self._sqlalchemy.exc.SQLAlchemyError as problem:
-            raise LedgerUnavailable(f"{self}: {' '.join(str(problem).split())}") from problem
+            raise LedgerUnavailable(f"{self}: {self._told(problem)}") from None
+
+    def _told(self, problem: object) -> str:
+        """An error's text on one line, without what may be secret in the URL."""
+        text = " ".join(str(problem).split())
+        secrets = [str(self._url.password or "")]
+        secrets += [value for key in self._url.query if key not in _PUBLIC for value in _values(self._url, key)]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***")
+        return text
+
+
+def _values(url: URL, key: str) -> tuple[str, ...]:
+    found = url.query.get(key, ())
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def _schema_of(options: tuple[str, ...]) -> str:
+    """The one schema that a URL's options name; ``public`` where they name none."""
+    paths = _PATH.findall(" ".join(options))
+    if not paths:
+        return "public"
+    name = re.sub(r"\\(.)", r"\1", paths[-1])
+    if re.fullmatch(r'"([^"]|"")+"', name):
+        return name[1:-1].replace('""', '"')
+    if not re.fullmatch(r"[^\W\d][\w$]*", name):
+        raise ValueError(f"path_or_url must name one schema in search_path, got {name!r:.80}")
+    return name.lower()

@@ -1,11 +1,12 @@
-"""Keeps a ledger in one SQLite file in WAL mode; every commit is synced to the disk before it returns.
+"""Keeps a ledger in one SQLite file with a rollback journal; a commit is on the disk before it returns.
 
-All processes must run on one machine (WAL is shared memory): for several machines give a PostgreSQL URL.
+Between two calls nothing is open and nothing lies outside the file: no connection, no log, no shared memory. So a file
+that was moved, exchanged or set back is read as it is now, and a fork inherits nothing. Every transaction is inside the
+`lock` beside the file, because SQLite's own locks end when any thread of the process closes the file; writers and
+whoever has to undo what a killed process left are alone in it. After a commit the head is read again by a connection
+that has cached nothing.
 
-What is charged lies in three files: the database, its log and the log's shared index, found by their names. A process
-whose three are no longer those that others find under these names would charge where nobody looks. So a file has one
-name only, none of the three may be exchanged while it is open, and no connection lives through a fork, after which
-SQLite believes in locks that only the parent holds.
+All processes must run on one machine: for several machines give a PostgreSQL URL.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import contextlib
 import ctypes
 import os
 import pathlib
-import re
 import secrets
 import sqlite3
+import stat
 import threading
+import weakref
 from collections.abc import Iterator
 
 from jaxacct._files import refuse_special, sync_folder
@@ -31,7 +33,9 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores.base import Row, Sql
+from jaxacct.ledger.stores import lock as _lock
+from jaxacct.ledger.stores.base import Head, Row, Sql
+from jaxacct.ledger.stores.names import has_one_name
 
 _CODES: dict[int, type[LedgerError]] = {
     sqlite3.SQLITE_FULL: LedgerFull,
@@ -40,14 +44,25 @@ _CODES: dict[int, type[LedgerError]] = {
     sqlite3.SQLITE_CORRUPT: LedgerCorrupted,
     sqlite3.SQLITE_NOTADB: LedgerCorrupted,
 }
-_FILES = ("", "-wal", "-shm")
+_JOURNAL, _LOCK = "-journal", "-lock"
+_LEFT = (_JOURNAL, "-wal")  # what may hold a part of the file's content: a killed writer's, or another program's
+FILES = ("", *_LEFT, "-shm", _LOCK)
 _OWN = (
     "SELECT sql FROM sqlite_master WHERE tbl_name IN ('jaxacct_schema', 'jaxacct_records', 'jaxacct_head') "
     "AND sql IS NOT NULL"
 )
-_OPEN: set[SqliteStore] = set()  # those with a connection
-_OPENING = threading.RLock()
+# fullfsync is for macOS, where a plain fsync stops at the drive's cache. EXTRA: the journal's removal, which is the
+# commit, is on the disk too.
+_SAFE = ("trusted_schema=OFF", "cell_size_check=ON")
+_DURABLE = ("synchronous=EXTRA", "fullfsync=ON", "checkpoint_fullfsync=ON")
+_UNCERTAIN = "whether this was charged is uncertain, do not release"
+_STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_MAKING = threading.RLock()
 _FORKING: list[SqliteStore] = []
+
+
+class _OtherMode(LedgerUnavailable):
+    """The file is not in the mode in which ledgers are kept."""
 
 
 class SqliteStore:
@@ -67,10 +82,11 @@ class SqliteStore:
         with self._translated():
             self.path = pathlib.Path(os.path.realpath(path))
         self.timeout = timeout
-        self._connection: sqlite3.Connection | None = None
-        self._process = -1
-        self._found: tuple[tuple[int, int] | None, ...] = ()
         self._alone = threading.RLock()
+        self._busy = False
+        self._whole: tuple[int, int, int] | None = None  # the file that was found to have one name
+        with _MAKING:
+            _STORES.add(self)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -78,32 +94,32 @@ class SqliteStore:
     def exists(self) -> bool:
         """Whether the file is there; an empty one has lost what it held."""
         with self._translated():
-            for end in _FILES:
+            for end in FILES:
                 try:
                     refuse_special(self._beside(end), "a ledger" + end)
                 except ValueError as problem:
                     raise LedgerUnavailable(f"{self}: {problem}") from None
+                if self._beside(end).is_symlink():
+                    raise LedgerUnavailable(f"{self}: {self._beside(end)} must be a regular file, got a link")
             if not self.path.exists():
-                if self._beside("-wal").exists():
-                    raise LedgerCorrupted(f"{self} is gone, but its write-ahead log is still there: restore the file")
+                if self._is_left():
+                    raise LedgerCorrupted(f"{self} is gone, but its journal or log is still there: restore the file")
                 return False
             if self.path.stat().st_size == 0:
                 raise LedgerCorrupted(f"{self} is empty: it has lost what it held, or never was a ledger")
             return True
 
+    def elsewhere(self) -> str:
+        """Nothing is known."""
+        return ""
+
     def create(self, body: str, digest: str, state: str) -> bool:
         """Makes the whole file under another name, then links it to its own: no half-made ledger is ever seen."""
         part = self._beside(f".{secrets.token_hex(8)}.part")
-        with self._alone, _OPENING, self._translated():
+        with self._alone, self._translated():
             try:
-                connection = self._connect(part)
-                try:
-                    with self._begun(connection, "BEGIN IMMEDIATE") as sql:
-                        _store.create_tables(sql, self, body, digest, state)
-                finally:
-                    connection.close()  # the last connection moves the log into the file
-                if part.with_name(part.name + "-wal").exists():
-                    raise LedgerUnavailable(f"{self} was not made: SQLite could not move the log into the file")
+                with self._begun(_connected(part, "rwc", self.timeout), "BEGIN IMMEDIATE") as sql:
+                    _store.create_tables(sql, self, body, digest, state)
                 try:
                     os.link(part, self.path)
                 except FileExistsError:
@@ -111,27 +127,43 @@ class SqliteStore:
                 sync_folder(self.path.parent)
                 return True
             finally:
-                for end in _FILES:
-                    part.with_name(part.name + end).unlink(missing_ok=True)
+                _remove(part)
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool) -> Iterator[Sql]:
-        """A transaction; a writer has the file's one write lock from its beginning."""
-        with self._alone, self._translated():
-            if self._connection is None:
-                self._open()
-            if self._connection is None or self._process != os.getpid():
-                raise LedgerUnavailable(f"{self} was open when the process was forked behind Python's back")
+        """A transaction; a writer is alone from its beginning until the head was read again after the commit."""
+        with self._session(write) as (sql, _):
+            yield sql
+
+    @contextlib.contextmanager
+    def copied(self, target: pathlib.Path) -> Iterator[pathlib.Path]:
+        """A copy under another name; it gets the name ``target`` when the block ends without an error.
+
+        Raises:
+            ValueError: something has the name already, or is what SQLite would take for a part of it.
+        """
+        target = pathlib.Path(os.path.realpath(target))
+        part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
+        for name in (target.name + end for end in FILES):
+            if os.path.lexists(target.with_name(name)):
+                raise ValueError(f"target must be the path of a new file, and {target.with_name(name)} is there")
+        with self._translated():
             try:
-                with self._begun(self._connection, "BEGIN IMMEDIATE" if write else "BEGIN") as sql:
-                    self._unmoved("nothing was charged")
-                    yield sql
-                if write:
-                    self._unmoved("whether this was charged is uncertain")
-            except LedgerUnavailable:
-                if self._files() != self._found:
-                    self.close()
-                raise
+                with (
+                    self._session(False) as (_, connection),
+                    contextlib.closing(_connected(part, "rwc", self.timeout)) as copy,
+                ):
+                    connection.backup(copy)
+                part.chmod(stat.S_IMODE(self.path.stat().st_mode))
+                yield part
+                try:
+                    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    raise ValueError(f"target must be the path of a new file, and {target} is there") from None
+                part.replace(target)
+                sync_folder(target.parent)
+            finally:
+                _remove(part)
 
     def check(self, sql: Sql) -> None:
         """SQLite's own check of pages and indices; and nothing but the ledger's own tables and guards."""
@@ -146,109 +178,90 @@ class SqliteStore:
             )
 
     def close(self) -> None:
-        """Closes this process's connection; a parent's is left alone."""
-        with self._alone, self._translated():
-            if self._connection is None or self._process != os.getpid():
-                return
-            files = self._files()
-            if files[0] == self._found[0] and files != self._found:
-                # Closing would move a log that nobody else sees into the file, and remove the one that others write.
-                # So this connection is never closed, not even by the interpreter's end, and none is opened beside it.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-                return
-            self._connection.close()
-            self._connection = None
-            _OPEN.discard(self)
+        """Nothing is open between two calls."""
 
     def _beside(self, end: str) -> pathlib.Path:
         return self.path.with_name(self.path.name + end)
 
-    def _open(self) -> None:
-        with _OPENING:
-            if not self.exists():
-                raise LedgerMissing(f"{self} is not there")
-            self._has_one_name()
-            here = [store for store in list(_OPEN) if store.path == self.path]
-            if any(store._process != os.getpid() for store in here):
-                raise LedgerUnavailable(f"{self} was open when the process was forked behind Python's back")
-            before = self._files()[0]
-            connection = self._connect(self.path)
+    def _is_left(self) -> bool:
+        """Whether a killed writer, or another program, left something to undo or to move into the file."""
+        sizes = (_size(self._beside(end)) for end in _LEFT)
+        return any(sizes)
+
+    @contextlib.contextmanager
+    def _session(self, write: bool) -> Iterator[tuple[Sql, sqlite3.Connection]]:
+        with self._alone, self._translated():
+            if self._busy:
+                raise LedgerUnavailable(f"{self}: this thread is in the middle of another call (a signal's handler?)")
+            self._busy = True
             try:
-                connection.execute("PRAGMA schema_version").fetchone()  # opens log and index
-                found = self._files()
-                # Connections to one file share the log's index, whatever became of it.
-                stale = any(store._found[0] == found[0] and store._found != found for store in here)
-                if found[0] != before or None in found or stale:
-                    raise LedgerUnavailable(
-                        f"{self} was exchanged, or its log removed, while it was open in this process: start it again"
-                    )
-            except BaseException:
-                connection.close()
-                raise
-            self._connection, self._process, self._found = connection, os.getpid(), found
-            _OPEN.add(self)
+                if not write:
+                    with self._locked(exclusive=False):
+                        self._checked()
+                        if connection := self._readable():
+                            with self._begun(connection, "BEGIN") as sql:
+                                yield sql, connection
+                            return
+                with self._locked(exclusive=True) as is_named:
+                    self._checked()
+                    connection = _connected(self.path, "rw", self.timeout)
+                    with self._begun(connection, "BEGIN IMMEDIATE" if write else "BEGIN") as sql:
+                        yield sql, connection
+                        after = _store.read_head(sql) if write else []
+                    if write and not (self._ends_in(after) and is_named()):
+                        raise LedgerUnavailable(
+                            f"{self} does not hold what was written, or its lock {self._beside(_LOCK).name} was "
+                            f"removed: something else than a ledger changed them; {_UNCERTAIN}"
+                        )
+            finally:
+                self._busy = False
 
-    def _files(self) -> tuple[tuple[int, int] | None, ...]:
-        """Device and number of the three files that have the names now."""
-        return tuple(_identity(f"{self.path}{end}") for end in _FILES)
+    def _locked(self, *, exclusive: bool) -> contextlib.AbstractContextManager:
+        return _lock.held(self._beside(_LOCK), self.path, exclusive=exclusive, timeout=self.timeout)
 
-    def _unmoved(self, what: str) -> None:
-        if self._files() != self._found:
-            raise LedgerUnavailable(
-                f"{self} was moved or exchanged, or its log removed, while it was open here (a plain copy that this "
-                f"very process makes lets others remove the log): {what}, do not release; the next call opens it "
-                "again, or says that this process cannot"
-            )
+    def _readable(self) -> sqlite3.Connection | None:
+        """A connection that only reads; None where there is something to put right first, by one that is alone."""
+        if not self._is_left():
+            with contextlib.suppress(_OtherMode):
+                return _connected(self.path, "ro", self.timeout)
+        return None
 
-    def _has_one_name(self) -> None:
-        """A second name has a log of its own, and charges there do not count here."""
-        if self.path.stat().st_nlink > 1:
-            # A creator that was killed between its last two steps, or is about to do the second.
-            for part in self.path.parent.iterdir():
-                if part.name.startswith(f"{self.path.name}.") and part.name.endswith(".part"):
-                    with contextlib.suppress(FileNotFoundError):
-                        if part.samefile(self.path):
-                            part.unlink()
-        if (names := self.path.stat().st_nlink) > 1:
-            raise LedgerUnavailable(
-                f"{self} has {names} names (hard links), each with a log of its own: keep one, a copy is made by "
-                "copying"
-            )
-        if _is_mounted(self.path):
-            raise LedgerUnavailable(
-                f"{self} is mounted as a single file, without the log beside it: mount the folder that holds it"
-            )
-
-    def _connect(self, path: pathlib.Path) -> sqlite3.Connection:
-        connection = sqlite3.connect(path, timeout=self.timeout, isolation_level=None, check_same_thread=False)
+    def _ends_in(self, head: list[Head]) -> bool:
+        """Whether the file that has the name now ends in ``head``."""
         try:
-            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-            if mode != "wal":
-                raise LedgerUnavailable(f"{path} cannot be kept in WAL mode on this disk, got mode {mode}")
-            # fullfsync is for macOS, where a plain fsync stops at the drive's cache.
-            for pragma in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF", "cell_size_check=ON"):
-                connection.execute(f"PRAGMA {pragma}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            with self._begun(_connected(self.path, "ro", self.timeout), "BEGIN") as sql:
+                return _store.read_head(sql) == head
+        except (sqlite3.Error, OSError, LedgerError):
+            return False
+
+    def _checked(self) -> None:
+        """Raises unless the file is there, under one name."""
+        if not self.exists():
+            raise LedgerMissing(f"{self} is not there")
+        found = self.path.stat()
+        if self._whole != (found.st_dev, found.st_ino, found.st_nlink):
+            has_one_name(self.path)
+            self._whole = (found.st_dev, found.st_ino, 1)
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:
+        """A transaction on a connection, which is closed with it."""
+        process = os.getpid()
+
         def sql(statement: str, **parameters: int | str | None) -> list[Row]:
             return connection.execute(statement, parameters).fetchall()
 
-        if connection.in_transaction:
-            raise LedgerUnavailable(f"{self}: this thread is in the middle of another call (a signal's handler?)")
         try:
             connection.execute(begin)
             yield sql
+            if os.getpid() != process:
+                raise LedgerUnavailable(f"{self}: the process was forked in the middle of a call; nothing was charged")
             connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            raise
+        finally:
+            if os.getpid() == process:
+                connection.close()  # which rolls back what was not committed
+            else:  # in the child: the transaction is its parent's, and not even the interpreter's end may close it
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -268,40 +281,50 @@ class SqliteStore:
             raise LedgerCorrupted(f"{self} is damaged: it holds text that is none ({problem.reason})") from problem
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connection:
+    """A connection that is read-only (``mode`` is ``"ro"``), or writes with a rollback journal."""
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
     try:
-        found = os.stat(path)
+        for pragma in _SAFE if mode == "ro" else _SAFE + _DURABLE:
+            connection.execute(f"PRAGMA {pragma}")
+        # A file that another program has put into WAL mode is put back by whoever may write.
+        found = connection.execute("PRAGMA journal_mode" if mode == "ro" else "PRAGMA journal_mode=DELETE").fetchone()[
+            0
+        ]
+        if found != "delete":
+            raise _OtherMode(f"{path} must have a rollback journal, and another program has put it into mode {found}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _size(path: pathlib.Path) -> int:
+    try:
+        return path.stat().st_size
     except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+        return 0
 
 
-def _is_mounted(path: pathlib.Path) -> bool:
-    """Whether a file is a mount of its own, as far as Linux says so."""
-    try:
-        mounts = pathlib.Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return False
-    # The fifth field; blanks, line ends and backslashes in octal.
-    name = re.sub(rb"[ \t\n\\]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
-    return any(line.split(b" ")[4] == name for line in mounts)
+def _remove(part: pathlib.Path) -> None:
+    for end in FILES:
+        part.with_name(part.name + end).unlink(missing_ok=True)
 
 
 def _before_fork() -> None:
-    """Waits for the other threads' transactions, and closes; the next call in either process opens again."""
-    _OPENING.acquire()
-    for store in list(_OPEN):
+    """Waits for the other threads' transactions: nothing is open while a process is forked."""
+    _MAKING.acquire()
+    for store in list(_STORES):
         store._alone.acquire()
         _FORKING.append(store)
-        with contextlib.suppress(LedgerError):
-            if store._connection is not None and not store._connection.in_transaction:
-                store.close()
 
 
 def _after_fork() -> None:
     while _FORKING:
         _FORKING.pop()._alone.release()
-    _OPENING.release()
+    _MAKING.release()
 
 
 if hasattr(os, "register_at_fork"):

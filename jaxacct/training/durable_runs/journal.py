@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxacct._files import as_path, refuse_special, sync_folder
+from jaxacct.training.durable_runs import mark
+from jaxacct.training.durable_runs.mark import Mark
 
 Record: TypeAlias = dict[str, Any]
 """What one line holds: JSON, with a ``kind`` in the journal of a run."""
@@ -18,14 +22,19 @@ class Journal:
     """An append-only file of JSON records, one a line, each sealed together with all lines before it.
 
     :meth:`sync` returns when what was appended has reached the disk (``fsync``), so a program that appends a charge
-    and syncs before it releases what was charged is never ahead of its journal, whenever it is killed. A line that a
-    kill or a power cut left half written was never acknowledged: it is cut off when the journal is opened next
-    (``torn`` says how many bytes). Anything else that is not as it was written is damage: opening raises and leaves
-    the file alone.
+    and syncs before it releases what was charged is never ahead of its journal, whenever it is killed. It then writes
+    into the beginning of the file how many records have reached the disk. All of those must be there, as they were
+    written, to the last byte; anything else is damage: opening raises and leaves the file alone. Only behind them, a
+    line that a kill or a power cut left half written was never acknowledged: it is cut off when the journal is opened
+    next (``torn`` says how many bytes).
+
+    That number waits for no flush of its own: every process finds it at once, and it is on the disk with the next
+    `sync`. A power cut may set it back by one `sync`, and costs nothing by itself: only a file that is damaged before
+    it is opened again could then lack the records of that last `sync` unnoticed.
 
     The seal is SHA-256 over the line and the seal before it. It finds accidents (flipped bits, lost, doubled or
-    reordered lines), and not somebody who writes a whole new journal; lines lost from the very end are found by whoever
-    keeps the :attr:`seal` of a later time, as checkpoints do.
+    reordered lines), and not somebody who writes a whole new journal. An older copy of the whole file is found by
+    whoever keeps the :attr:`seal` of a later time, as checkpoints do.
 
     One process at a time: the file is locked as long as the journal is open, and the lock ends with the process.
 
@@ -50,20 +59,22 @@ class Journal:
         self._broken = False
         self._seals: set[str] = set()
         self.seal = ""
-        fresh = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        if not path.exists():
+            _make(path)
+        self._file = os.open(path, os.O_RDWR)
         try:
             _lock(self._file, path)
             raw = path.read_bytes()
-            self.records, kept = self._all(raw)
-            self.torn = len(raw) - kept
+            self.records, self._end = self._all(raw)
+            self._count = len(self.records)
+            self.torn = len(raw) - self._end
             if self.torn:
-                os.ftruncate(self._file, kept)
-            elif kept and not raw.endswith(b"\n"):
-                os.write(self._file, b"\n")  # a whole record that lost its line's end: it counts
+                os.ftruncate(self._file, self._end)
+            elif not raw.endswith(b"\n"):
+                self._write(b"\n")  # a whole record without its line's end: it counts
             _to_disk(self._file)
-            if fresh:
-                sync_folder(path.parent)
+            self._mark()
+            _to_disk(self._file)
         except BaseException:
             os.close(self._file)
             raise
@@ -82,12 +93,11 @@ class Journal:
         """
         self._usable()
         line, seal = _sealed(record, self.seal)
-        line += b"\n"
         self._broken = True
-        while line:
-            line = line[os.write(self._file, line) :]
+        self._write(line + b"\n")
         self._broken = False
         self.seal = seal
+        self._count += 1
 
     def sync(self) -> None:
         """Returns when everything appended is on the disk, under the journal's name.
@@ -101,6 +111,7 @@ class Journal:
         _to_disk(self._file)
         if not os.path.samestat(os.fstat(self._file), self.path.stat()):
             raise OSError(f"journal {self.path} was exchanged for another file while it was in use")
+        self._mark()
         self._broken = False
 
     def close(self) -> None:
@@ -117,26 +128,60 @@ class Journal:
                 f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew"
             )
 
+    def _write(self, data: bytes) -> None:
+        while data:
+            written = os.pwrite(self._file, data, self._end)
+            self._end += written
+            data = data[written:]
+
+    def _mark(self) -> None:
+        """Notes that all records have reached the disk, which the caller has seen to."""
+        os.pwrite(self._file, *mark.slot(Mark(self._count, self.seal)))
+
     def _all(self, raw: bytes) -> tuple[list[Record], int]:
-        """The records in ``raw``, and how many of its bytes they are: all but a last line that is not whole."""
+        """The records in ``raw``, and where they end: before a last line that is half written, if there is one."""
+        marked = mark.read(raw[: mark.LENGTH])
+        if marked is None:
+            raise self._damaged("at its beginning")
         records: list[Record] = []
-        kept = 0
-        lines = raw.split(b"\n")
+        end = mark.LENGTH
+        lines = raw[end:].split(b"\n")
         ended = len(lines) - 1
         for number, line in enumerate(lines, 1):
             found = _read(line, self.seal)
-            if found is not None:
-                record, self.seal = found
-                self._seals.add(self.seal)
-                records.append(record)
-                kept += len(line) + (number <= ended)
-            elif number <= ended:
-                raise ValueError(
-                    f"journal {self.path} is damaged at line {number} of {ended} and was left as it is: what was "
-                    "spent cannot be told without that line; put back a whole copy of the file, or count the budget as "
-                    "spent"
-                )
-        return records, kept
+            # What reached the disk has its line's end; and what goes on behind a whole record is not half of one.
+            if found is None or (number > ended and number <= marked.records):
+                if number <= max(ended, marked.records) or _goes_on(line, self.seal):
+                    raise self._damaged(f"at line {number} of {max(ended, marked.records)}")
+                continue
+            record, self.seal = found
+            self._seals.add(self.seal)
+            records.append(record)
+            end += len(line) + (number <= ended)
+            if number == marked.records and self.seal != marked.seal:
+                raise self._damaged(f"at line {number}, which is another one than reached the disk")
+        return records, end
+
+    def _damaged(self, where: str) -> ValueError:
+        return ValueError(
+            f"journal {self.path} is damaged {where} and was left as it is: what was spent cannot be told without what "
+            "is lost; put back a whole copy of the file, or count the budget as spent"
+        )
+
+
+def _make(path: Path) -> None:
+    """A journal without records, which has its name only when it is whole: an empty file has lost what it held."""
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(file, mark.fresh())
+        _to_disk(file)
+        with contextlib.suppress(FileExistsError):  # somebody was faster
+            os.link(part, path)
+    finally:
+        os.close(file)
+        part.unlink()
+    sync_folder(path.parent)
 
 
 def _sealed(record: Record, before: str) -> tuple[bytes, str]:
@@ -154,6 +199,15 @@ def _read(line: bytes, before: str) -> tuple[Record, str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (record, seal) if line == whole else None
+
+
+def _goes_on(line: bytes, before: str) -> bool:
+    """Whether a line is a whole record with something behind it, which no half-written one is."""
+    try:
+        end = json.JSONDecoder().raw_decode(line.decode("latin-1"))[1]
+    except (ValueError, RecursionError):
+        return False
+    return _read(line[:end], before) is not None
 
 
 def _lock(file: int, path: Path) -> None:

@@ -234,17 +234,21 @@ def durable_run(
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
     folder = as_path(folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
+    place = folder / "journal", folder / "checkpoints"
+    lost = f"folder {folder} holds checkpoints and no journal: what was spent cannot be told"
+    if place[1].exists() and not place[0].exists():  # the journal is made first
+        raise ValueError(lost)
     with contextlib.ExitStack() as opened:
-        journal = opened.enter_context(contextlib.closing(Journal(folder / "journal")))
+        journal = opened.enter_context(contextlib.closing(Journal(place[0])))
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
-        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
+        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(place[1])))
         header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
         if journal.records:
             check(journal)
             agree(journal, header)
         elif checkpoints.latest is not None:
-            raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
+            raise ValueError(lost)
         else:
             journal.append(header)
         yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)

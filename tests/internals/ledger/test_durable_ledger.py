@@ -32,7 +32,7 @@ def path(tmp_path):
 
 
 def test_json_export_is_stable_and_has_all_that_is_hashed(path):
-    ledger = Ledger(path, filters.pure_dp(1.0))
+    ledger = Ledger(path, filters.pure_dp(1.0), create=True)
     entry = ledger.charge(Laplace(2.0), "x")
     text = ledger.export()
     assert text == Ledger(path).export()
@@ -124,7 +124,7 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
 
 
 def test_a_ledger_of_an_older_schema_is_refused(path):
-    Ledger(path, filters.gdp(1.0)).close()
+    Ledger(path, filters.gdp(1.0), create=True).close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE jaxacct_schema SET version = 1")
         connection.commit()

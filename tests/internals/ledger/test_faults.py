@@ -7,17 +7,16 @@ import time
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerClock, LedgerCorrupted, LedgerTampered, canonical
+from jaxacct.ledger import LedgerCorrupted, LedgerTampered, canonical
 from jaxacct.ledger import chain as _chain
 from jaxacct.ledger.records import hash_of
 from tests.ledger.stores import File
-from tests.ledger.test_faults import asked_until_full
 
 
 @pytest.fixture
 def path(tmp_path):
     """A ledger of six charges of 0.5 out of 10, one refusal and one release."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(10.0)) as ledger:
+    with Ledger(tmp_path / "budget.db", filters.pure_dp(10.0), create=True) as ledger:
         for label in "abcdef":
             ledger.request(0.5, label)
         ledger.request(20.0, "refused")
@@ -114,7 +113,6 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
         ({"query": {"float": "0.1"}}, "broken number"),
         ({"query": {"array": {"data": "AAAA", "dtype": "|O", "shape": [1]}}}, "broken array"),
         ({"query": {"array": {"data": "AAAA", "dtype": "<f8", "shape": [10**12]}}}, "broken array"),
-        ({"at": 0}, "dated before"),
         ({"at": -1}, "a number is none"),
         ({"more": 1}, "not a record"),
         ({"kind": "other"}, "not a record"),
@@ -124,7 +122,7 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
 )
 def test_a_last_record_that_makes_no_sense_is_found(tmp_path, change, words):
     place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger:
+    with Ledger(place, filters.pure_dp(1.0), create=True) as ledger:
         ledger.request(0.1)
         ledger.request(5.0)
     rehashed(place, 2, lambda record: record.update(change))
@@ -136,39 +134,17 @@ def test_a_last_record_that_makes_no_sense_is_found(tmp_path, change, words):
         Ledger(place).verify()
 
 
-def test_a_clock_that_goes_backwards_is_refused_and_costs_nothing(path, monkeypatch):
+@pytest.mark.parametrize("wrong", [-3600.0, 3.2e8, 1e300, -1e18])
+def test_a_clock_that_jumps_once_stops_no_charge_then_or_later(path, monkeypatch, wrong):
     ledger = Ledger(path)
-    spent, head = ledger.spent(), ledger.head
     now = time.time()
-    monkeypatch.setattr(_chain.time, "time", lambda: now - 3600)
-    with pytest.raises(LedgerClock, match="set the clock, or raise clock_tolerance"):
-        ledger.request(0.5)
-    with pytest.raises(LedgerClock):
-        ledger.released(2)
-    assert (ledger.spent(), ledger.head) == (spent, head)
-    patient = Ledger(path, clock_tolerance=4000.0)
-    assert patient.request(0.5)
-    *_, before, after = patient.history()
-    assert after.at == before.at or after.at > before.at
-    monkeypatch.setattr(_chain.time, "time", lambda: now - 3)  # skew between machines
+    monkeypatch.setattr(_chain.time, "time", lambda: now + wrong)
     assert ledger.request(0.5)
-    monkeypatch.setattr(_chain.time, "time", lambda: 1e300)
-    with pytest.raises(LedgerClock):
-        ledger.request(0.5)
+    ledger.released(2)
     monkeypatch.undo()
-    assert ledger.verify().admitted == 8
-
-
-def test_a_full_disk_charges_nothing_and_loses_nothing(path):
-    ledger = Ledger(path)
-    spent = ledger.spent()
-    connection = ledger._store._connection
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    connection.execute(f"PRAGMA max_page_count = {pages}")
-    before = len(ledger.history())
-    admitted = asked_until_full(ledger, 1e-3)
-    assert len(ledger.history()) == before + admitted
-    assert ledger.spent() == pytest.approx(spent + admitted * 1e-3)
-    connection.execute("PRAGMA max_page_count = 1000000")
     assert ledger.request(0.5)
-    assert ledger.verify().admitted == 7 + admitted
+    assert Ledger(path).request(0.5)
+    found = Ledger(path).verify()
+    assert found.admitted == 9
+    assert found.set_back == ((11,) if wrong > 0 else (9,))  # 9 and 10 were written by the wrong clock
+    assert len(ledger.history()) == 10

@@ -12,7 +12,7 @@ def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, m
         raise KeyboardInterrupt
 
     place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger, monkeypatch.context() as patch:
+    with Ledger(place, filters.pure_dp(1.0), create=True) as ledger, monkeypatch.context() as patch:
         patch.setattr(_ledger, "Entry", die)  # committed, and not yet told
         with pytest.raises(KeyboardInterrupt):
             ledger.request(0.75, "lost")
@@ -28,7 +28,7 @@ def test_a_process_that_dies_before_the_commit_charges_nothing(tmp_path, monkeyp
         raise KeyboardInterrupt
 
     place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger:
+    with Ledger(place, filters.pure_dp(1.0), create=True) as ledger:
         append = _store.append
         with monkeypatch.context() as patch:
             patch.setattr(_store, "append", lambda *given: (append(*given), die()))  # written, and not yet committed
