@@ -71,8 +71,8 @@ def filtered_aggregate(
     :func:`jaxacct.training.sample_pieces` do it. A batch of fixed length holds the sample and padding, and ``valid``
     marks the sample; a sample longer than the batch must be added up piece by piece, never cut. A row must not have its
     place in the batch by its rank in the sample (docs/proofs/training.md): leave unsampled rows where they are, marked
-    in ``valid``, or take what `sample_pieces` gives. Shuffled batches are not covered by the filter's guarantee. At rate
-    1 everyone is in every batch, and there is nothing to sample.
+    in ``valid``, or take what `sample_pieces` gives. Shuffled batches are not covered by the filter's guarantee. At
+    rate 1 everyone is in every batch, and there is nothing to sample.
 
     A refusal returns zero updates, leaves this state (``then`` included) as it was, and sets ``halted``; nothing is
     admitted from then on. Links that come after it in a chain still see the zeros (momentum goes on rolling: that is

@@ -145,18 +145,16 @@ class _Draw(NamedTuple):
 def _permuted(key: jax.Array, size: int) -> jax.Array:
     """All indices in random order, every order with the same probability: by 64 random bits each, anew after a tie."""
 
-    def tied(state: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def tied(state: tuple[jax.Array, ...]) -> jax.Array:
         _, high, low, _ = state
         return ((high[1:] == high[:-1]) & (low[1:] == low[:-1])).any()
 
-    def again(
-        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def again(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         key, own = jax.random.split(state[0])
         high, low = jax.random.bits(own, (2, size), jnp.uint32)
         return key, *jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)
 
-    return jax.lax.while_loop(tied, again, again((key, *[jnp.zeros(size)] * 3)))[3]
+    return jax.lax.while_loop(tied, again, again((key,)))[3]
 
 
 def _poisson(mechanism: Any, size: int) -> _Draw:

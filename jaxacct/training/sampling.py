@@ -1,8 +1,8 @@
 """Poisson sampling: an independent coin per example, static shapes, no truncation.
 
-A sample is processed piece by piece. The place of a row in its piece is its *lane*: compilers may give the same row other
-last bits in another lane, and clipping can make much of them. So a row's lane never depends on the rest of the sample:
-it is drawn for that row alone, and rows of one lane wait for their turn (docs/proofs/training.md).
+A sample is processed piece by piece. The place of a row in its piece is its *lane*: compilers may give the same row
+other last bits in another lane, and clipping can make much of them. So a row's lane never depends on the rest of the
+sample: it is drawn for that row alone, and rows of one lane wait for their turn (docs/proofs/training.md).
 """
 
 from __future__ import annotations

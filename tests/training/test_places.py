@@ -25,7 +25,8 @@ def highway(x):
 
 ACTIVATIONS = {
     "arctan": lambda x: jnp.arctan(x) + x * jnp.cos(x), "celu": jax.nn.celu, "elu": jax.nn.elu,
-    "erf": lambda x: jax.scipy.special.erf(x) * x, "gelu": jax.nn.gelu, "gate": lambda x: x * jax.nn.sigmoid(1.7 * x + 0.3),
+    "erf": lambda x: jax.scipy.special.erf(x) * x, "gelu": jax.nn.gelu,
+    "gate": lambda x: x * jax.nn.sigmoid(1.7 * x + 0.3),
     "hard": jax.nn.hard_swish, "highway": highway, "log sigmoid": jax.nn.log_sigmoid, "mish": jax.nn.mish,
     "norm": lambda x: x * jax.lax.rsqrt(1 + jnp.sum(x * x)), "power": lambda x: (jnp.abs(x) + 0.5) ** 1.3,
     "relu": jax.nn.relu, "selu": jax.nn.selu, "sigmoid": jax.nn.sigmoid, "silu": jax.nn.silu,
