@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.losses.engines.run import Options
-from jaxacct.losses.engines.split_failures import bounds_with_failures
+from jaxacct.accounting.whole_samples import bounds_of_samples
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
 
@@ -47,6 +47,6 @@ def enclosure(
         if options.limit is not None:
             limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
             options = options._replace(limit=limit[open_])
-        lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
+        lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)
