@@ -162,11 +162,11 @@ def greater(bound: float, **named: Numbers) -> None:
     _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
 
 
-def count(**named: Numbers) -> None:
-    """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
+def count(least: int = 1, **named: Numbers) -> None:
+    """Every value is a whole number of at least ``least``, and small enough (2**53) to be exact as a float."""
     _check(
-        lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53),
-        "a whole number of at least 1",
+        lambda a: np.isfinite(a) & (a >= least) & (a == np.floor(a)) & (a <= 2.0**53),
+        f"a whole number from {least} to 2**53 = {2**53}",
         named,
     )
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.losses.engines.run import Options
 from jaxacct.accounting.whole_samples import bounds_of_samples
@@ -31,6 +32,8 @@ def enclosure(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Enclosure:
     """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
+    given = target, steps
+    target, steps = askable(kind, target, steps, np)
     batch = Batch.of(mechanism, target, steps, relation, np)
     rare, total = rarely_sampled(mechanism, steps)
     # What hardly ever samples at all needs no engine.
@@ -49,4 +52,5 @@ def enclosure(
             options = options._replace(limit=limit[open_])
         lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
+    low, high = known_at_once(kind, low, high, *given, batch, np)
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)

@@ -47,7 +47,8 @@ def delta(
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
         epsilon: any real number, any shape.
-        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
+            release nothing.
         relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
             composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
             record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
@@ -100,8 +101,10 @@ def epsilon(
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
-        delta: strictly between 0 and 1, any shape.
-        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        delta: from 0 to 1, any shape. At 0 epsilon is the largest privacy loss, which is inf for Gaussian noise; at 1 it
+            is 0.
+        steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
+            release nothing.
         relation, precision, devices, progress: see :func:`delta`.
 
     Returns:
@@ -111,14 +114,14 @@ def epsilon(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` inf.
     """
-    _validate.probability(delta=delta)
+    _validate.rate(delta=delta)
     return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 
 
 def _answer(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Bounds:
-    _validate.count(steps=steps)
+    _validate.count(0, steps=steps)
     _validate.one_of(("float64", "float32"), precision=options.precision)
     check_devices(options.devices)
     if options.progress is not None:

@@ -84,7 +84,7 @@ LINES = [
     ("train --epsilon -1", "epsilon must be a finite number above 0"),
     ("train --delta 0", "delta must be strictly between 0 and 1"),
     ("train --clip 0", "clip must be"),
-    ("train --steps 0", "steps must be a whole number of at least 1"),
+    ("train --steps 0", "steps must be a whole number from 1 to"),
     ("train --steps 10 --epochs 3", "give one of them"),
     ("train --learning-rate -1", "learning_rate must be"),
     ("train --physical-batch 0", "physical_batch must be"),
