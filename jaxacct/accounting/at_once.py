@@ -14,7 +14,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, column
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Batch
-from jaxacct.mechanisms.pairs.base import loss_room
+from jaxacct.mechanisms.pairs.base import Pair, loss_room
 
 _LEAST = 1e-300  # a delta above 0: epsilon there is no larger than at 0
 _BELOW = 1e-9  # relative, below the largest loss: where there is probability beyond, epsilon at delta 0 is above
@@ -43,6 +43,8 @@ def known_at_once(
         upper = xp.where(given == 0, largest, upper)
     if kind == "epsilon" and _may_be(target, 1):
         lower, upper = xp.where(given == 1, 0.0, lower), xp.where(given == 1, 0.0, upper)
+    if kind == "epsilon":  # a number that is no probability has no answer
+        upper = xp.where((given >= 0) & (given <= 1), upper, np.inf)
     if _may_be(steps, 0):
         none = xp.asarray(steps) == 0
         floor = xp.zeros_like(given) if kind == "epsilon" else 0.0 - xp.expm1(xp.minimum(given, 0.0))
@@ -72,11 +74,11 @@ def _largest_losses(batch: Batch, xp: ModuleType) -> tuple[Array, Array]:
 
 
 @np.errstate(all="ignore")
-def _seen(pair: object) -> np.ndarray:
+def _seen(pair: Pair) -> np.ndarray:
     """A loss that one run exceeds with some probability, next to the largest one where that is finite; else 0."""
-    most = np.asarray(pair.max_loss())  # pyright: ignore[reportAttributeAccessIssue]
+    most = np.asarray(pair.max_loss())
     at = np.where(np.isfinite(most), deflated(most, _BELOW), 0.0)
-    tails = pair.tails(column(at))  # pyright: ignore[reportAttributeAccessIssue]
+    tails = pair.tails(column(at))
     likely = (tails.p_above * (1.0 - tails.error))[..., 0] > 0
     found = np.where(likely, at - loss_room(pair.loss_error(), column(at))[..., 0], 0.0)
-    return np.where(np.asarray(pair.infinity()) > 0, np.inf, found)  # pyright: ignore[reportAttributeAccessIssue]
+    return np.where(np.asarray(pair.infinity()) > 0, np.inf, found)

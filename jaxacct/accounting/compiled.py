@@ -33,8 +33,8 @@ def compiled_answer(
     question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
-    mechanism, *given = question.asked(constants, numbers)
-    target, steps = askable(question.kind, *given, jnp)
+    mechanism, given, runs = question.asked(constants, numbers)
+    target, steps = askable(question.kind, given, runs, jnp)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None
     if any(wanted) and engine.on_contour(batch.query[0]) and not _is_single(batch):
@@ -46,7 +46,7 @@ def compiled_answer(
     if question.kind == "epsilon":  # a subnormal delta is read as 0
         target = jnp.asarray(target)
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
-    lower, upper = known_at_once(question.kind, lower, upper, *given, batch, jnp)
+    lower, upper = known_at_once(question.kind, lower, upper, given, runs, batch, jnp)
     if not any(wanted):
         return [lower, upper]
     return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]

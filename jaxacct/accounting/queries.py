@@ -140,7 +140,7 @@ def _answer(
             asked = witness(mechanism, relation) if attained else mechanism
             lower, upper, _, _ = enclosure(kind, asked, target, steps, relation, options)
         if warn:
-            _warn_if_wide(kind, lower, upper)
+            _warn_if_wide(kind, target, lower, upper)
         return Bounds(lower[()], upper[()])
 
     if _is_exact(mechanism, relation):
@@ -157,9 +157,14 @@ def _is_exact(mechanism: Mechanism, relation: str) -> bool:
         return witness(stand_in, relation) is stand_in
 
 
-def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
-    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway."""
+def _warn_if_wide(kind: str, target: ArrayLike, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway.
+
+    An infinite epsilon at a delta of 0 is no wide bound: it says that losses have no largest one.
+    """
     wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-50))
+    if kind == "epsilon":
+        wide = wide & ~(np.isinf(upper) & (np.asarray(target) == 0))
     if wide.any():
         first = int(np.argmax(wide))
         warnings.warn(

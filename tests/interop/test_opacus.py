@@ -149,7 +149,7 @@ def test_accumulated_batches_are_charged_for_a_record_in_each():
 
 
 def test_a_step_without_noise_has_no_finite_epsilon():
-    engine, model, optimizer, loader = made(noise=0.0)
+    engine, _, optimizer, loader = made(noise=0.0)
     stop = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
     assert not stop.fits()
     engine.accountant.step(noise_multiplier=0.0, sample_rate=0.1)
@@ -162,7 +162,7 @@ def test_a_step_without_noise_has_no_finite_epsilon():
 def test_optimizers_that_may_release_more_than_the_noisy_gradient_are_refused():
     """Issue: noise 1, a count with noise .55, 68 steps: guarantee 3.0, and gradient and count alone cost 13.1."""
     budget = filters.renyi(4.0, 1e-5, order=8)
-    engine, model, optimizer, loader = made(**ADAPTIVE)
+    _, model, optimizer, loader = made(**ADAPTIVE)
     assert isinstance(optimizer, opacus.optimizers.DPOptimizer)
     with pytest.raises(ValueError, match="AdaClipDPOptimizer"):
         certified.BudgetStop(budget, optimizer, loader)

@@ -66,7 +66,7 @@ class GaussianPair(Rated, Pair):
         one = xp.ones_like(self.noise)
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
-    def whole(self) -> tuple[GaussianPair, Array]:
+    def whole(self) -> tuple[Pair, Array]:
         """The Gaussian mechanism itself; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.sample().inner, all_records(self)
 
