@@ -67,10 +67,11 @@ def calibrate(
         calibrate(lambda n: step, 1.0, 1e-5, steps=lambda n: n, seek="largest", whole=True)
 
     Certified means: the upper bound of delta was evaluated at the very float that is returned and is at most the
-    target, and so was that of :func:`jaxacct.epsilon`. How near the returned parameter is to the best one rests on privacy being monotone in the parameter;
-    soundness does not. All targets advance together, one query of :func:`jaxacct.delta` an evaluation. The search
-    interpolates on log mu, where mu is the GDP parameter with the same delta at the target's epsilon: for Gaussians
-    without sampling that is a straight line in the logarithm of noise and steps, and close to one for others.
+    target, and so was that of :func:`jaxacct.epsilon`. How near the returned parameter is to the best one rests on
+    privacy being monotone in the parameter; soundness does not. All targets advance together, one query of
+    :func:`jaxacct.delta` an evaluation. The search interpolates on log mu, where mu is the GDP parameter with the
+    same delta at the target's epsilon: for Gaussians without sampling that is a straight line in the logarithm of
+    noise and steps, and close to one for others.
 
     Args:
         make: from an array of parameters (> 0) to a mechanism; arrays inside it broadcast with the targets.

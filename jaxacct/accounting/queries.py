@@ -101,8 +101,7 @@ def epsilon(
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
-        delta: from 0 to 1, any shape. At 0 epsilon is the largest privacy loss, which is inf for Gaussian noise; at 1 it
-            is 0.
+        delta: from 0 to 1, any shape. At 0 epsilon is the largest privacy loss, inf for Gaussian noise; at 1 it is 0.
         steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
             release nothing.
         relation, precision, devices, progress: see :func:`delta`.

@@ -13,7 +13,7 @@ from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import NOISE_UNITS, composed_noise
 
-_MERGED = NOISE_UNITS + 12.0  # units by which the noise of Gaussians that were composed may be off, composed once more
+_MERGED = NOISE_UNITS + 12.0  # units of the noise of Gaussians composed once more: docs/proofs/parameters.md, lemma 1
 
 
 def bounds_of_samples(
@@ -48,7 +48,7 @@ def bounds_of_samples(
 def _one_gaussian(
     kind: str, pairs: list[Any], counts: list[np.ndarray], goal: np.ndarray, options: Options, sides: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of Gaussians composed, which are one Gaussian: below from a little more noise, above from a little less."""
+    """Bounds of composed Gaussians, which are one: below from a little more noise, above from a little less."""
     noise = composed_noise([(pair.noise, count) for pair, count in zip(pairs, counts, strict=True)])
     one, zero = np.ones(goal.shape), np.zeros(goal.shape)
 

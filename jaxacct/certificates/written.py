@@ -55,7 +55,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def same_json(text: str) -> object:
-    """A value that is equal for two JSON texts if they state the same, in exact numbers; no number equals a truth value.
+    """A value that two JSON texts share if they state the same, in exact numbers; no number equals a truth value.
 
     Raises:
         ValueError: a text that is no JSON, or holds a name twice.
