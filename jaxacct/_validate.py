@@ -54,6 +54,8 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if is_traced(value):
             continue
         try:
+            if any(isinstance(leaf, np.ma.MaskedArray) for leaf in jax.tree.leaves(value)):
+                raise TypeError  # what a mask hides is no number
             array = np.asarray(value)
             # NumPy would make numbers of texts, times and complex ones, and NaN of None.
             if array.dtype.kind in "cmMSTU" or (array.dtype == object and any(part is None for part in array.flat)):
@@ -169,11 +171,11 @@ def greater(bound: float, **named: Numbers) -> None:
     _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
 
 
-def count(**named: Numbers) -> None:
-    """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
+def count(least: int = 1, **named: Numbers) -> None:
+    """Every value is a whole number of at least ``least``, and small enough (2**53) to be exact as a float."""
     _check(
-        lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53),
-        "a whole number of at least 1",
+        lambda a: np.isfinite(a) & (a >= least) & (a == np.floor(a)) & (a <= 2.0**53),
+        f"a whole number from {least} to 2**53 = {2**53}",
         named,
     )
 
@@ -216,6 +218,26 @@ def methods(*wanted: str, **named: object) -> None:
         missing = [one for one in wanted if not callable(getattr(value, one, None))]
         if missing or isinstance(value, type):
             raise ValueError(f"{name} must have the methods {', '.join(wanted)}, got {shown(value)}")
+
+
+def plain(**named: object) -> None:
+    """No value holds numbers that are none: masked arrays, other subclasses of arrays, truth values, times, texts.
+
+    Anything that is no array, and no truth value, passes.
+    """
+    for name, value in named.items():
+        for leaf in [] if isinstance(value, GeneratorType) else jax.tree.leaves(value):
+            held = isinstance(leaf, np.ndarray | np.generic | jax.Array)
+            if isinstance(leaf, bool) or (held and not _is_plain(leaf)):
+                raise ValueError(f"{name} must be of plain real numbers, got {_short(leaf)} of {type(leaf).__name__}")
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether an array is NumPy's or JAX's own, of real numbers that JAX can hold."""
+    if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+        return False
+    real = jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iu"
+    return real and array.dtype.itemsize <= 8
 
 
 def arrays(**named: object) -> None:

@@ -40,6 +40,22 @@ def floats(*values: ArrayLike) -> tuple[Array, ...]:
     return (xp, *(xp.asarray(value, np.float64) for value in values))
 
 
+def not_negative(value: ArrayLike) -> ArrayLike:
+    """``value``, NaN where it is below 0; compiled code reads subnormal numbers as 0, and so loses their sign.
+
+    Zero with a sign is zero: ``-log(1)`` is such a number.
+    """
+    if at_hand(value):
+        known = np.asarray(value, np.float64)
+        return np.where(known < 0, np.nan, known)
+    dtype = np.dtype(value.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return jnp.where(value < 0, jnp.nan, value)  # pyright: ignore[reportOperatorIssue]
+    kind = np.dtype(f"uint{8 * dtype.itemsize}").type
+    bits = jax.lax.bitcast_convert_type(value, kind)
+    return jnp.where(bits > kind(1 << (8 * dtype.itemsize - 1)), jnp.nan, value)
+
+
 def on_host(tree: Any) -> Any:
     """``tree`` with JAX's arrays, if their numbers are known now, as NumPy's."""
     return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and at_hand(leaf) else leaf, tree)

@@ -44,6 +44,7 @@ class Brackets:
         private, other = (high, low) if more_is_private else (low, high)
         n = low.size
         self.missing, self.meeting = other.astype(float), private.astype(float)
+        self._most_private = self.meeting.copy()
         self.missing_seen, self.meeting_seen = np.zeros(n, bool), np.zeros(n, bool)
         self.impossible = np.zeros(n, bool)
         self._gaps = np.full((2, n), np.nan)  # at ``missing`` and at ``meeting``
@@ -66,6 +67,20 @@ class Brackets:
             close |= np.abs(self.meeting - self.missing) <= 1.0
         least_meets = self.meeting_seen & (self.meeting == self.missing)
         return self.impossible | least_meets | (close & self.missing_seen & self.meeting_seen)
+
+    def reject(self, rows: np.ndarray) -> None:
+        """Takes back that the meeting ends of ``rows`` meet: they miss, narrowly, and the search goes on from there."""
+        end = self.meeting
+        self.impossible |= rows & (end == self._most_private)
+        self.missing = np.where(rows, end, self.missing)
+        self.meeting = np.where(rows, self._most_private, end)
+        self.missing_seen |= rows
+        self.meeting_seen &= ~rows
+        self._moved_meeting &= ~rows
+        self._last, self._last_gap = np.where(rows, self._axis(end), self._last), np.where(rows, 0.0, self._last_gap)
+        self._gaps = np.where(rows, np.array([[0.0], [np.nan]]), self._gaps)
+        self._repeats, self._stalled = np.where(rows, 0, self._repeats), np.where(rows, 0, self._stalled)
+        self._reference = np.where(rows, np.inf, self._reference)
 
     def propose(self) -> np.ndarray:
         """The next parameter of every search; of settled ones the meeting one once more."""

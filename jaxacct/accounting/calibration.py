@@ -67,10 +67,11 @@ def calibrate(
         calibrate(lambda n: step, 1.0, 1e-5, steps=lambda n: n, seek="largest", whole=True)
 
     Certified means: the upper bound of delta was evaluated at the very float that is returned and is at most the
-    target. How near the returned parameter is to the best one rests on privacy being monotone in the parameter;
-    soundness does not. All targets advance together, one query of :func:`jaxacct.delta` an evaluation. The search
-    interpolates on log mu, where mu is the GDP parameter with the same delta at the target's epsilon: for Gaussians
-    without sampling that is a straight line in the logarithm of noise and steps, and close to one for others.
+    target, and so was that of :func:`jaxacct.epsilon`. How near the returned parameter is to the best one rests on
+    privacy being monotone in the parameter; soundness does not. All targets advance together, one query of
+    :func:`jaxacct.delta` an evaluation. The search interpolates on log mu, where mu is the GDP parameter with the
+    same delta at the target's epsilon: for Gaussians without sampling that is a straight line in the logarithm of
+    noise and steps, and close to one for others.
 
     Args:
         make: from an array of parameters (> 0) to a mechanism; arrays inside it broadcast with the targets.
@@ -123,15 +124,30 @@ def calibrate(
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )
 
+    def asked_of(parameter: np.ndarray) -> tuple[Any, Any]:
+        """The mechanism and how often it runs."""
+        shaped = parameter.reshape(shape)
+        return make(shaped), runs(shaped)
+
     def query(parameter: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shaped, limit = (x.reshape(shape) for x in (parameter, np.where(asked, goal_delta, np.inf)))
+        limit = np.where(asked, goal_delta, np.inf).reshape(shape)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds on the way; the result says what is left
-            made, asked_epsilon, count = make(shaped), goal_epsilon.reshape(shape), runs(shaped)
-            bounds = delta_beside(limit, made, asked_epsilon, steps=count, relation=relation)
+            made, count = asked_of(parameter)
+            bounds = delta_beside(limit, made, goal_epsilon.reshape(shape), steps=count, relation=relation)
         if np.shape(bounds.upper) != shape:
             raise ValueError(f"make must return mechanisms of shape {shape}, got {np.shape(bounds.upper)}")
         return np.reshape(bounds.lower, -1), np.reshape(bounds.upper, -1)
+
+    def confirmed(parameter: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        """Where `jaxacct.epsilon` says the same; its bounds may be a little wider than those of delta."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            made, count = asked_of(parameter)
+            # A delta of 1 has its answer at once.
+            at = np.where(asked, goal_delta, 1.0).reshape(shape)
+            found = accounting.epsilon(made, at, steps=count, relation=relation).upper
+        return np.reshape(found, -1) <= goal_epsilon
 
     brackets = Brackets(
         low,
@@ -145,17 +161,27 @@ def calibrate(
     goal_mu = _log_mu(goal_epsilon, goal_delta)
     found_lower, found_upper, refuted = np.full((3, goal_delta.size), np.nan)
     evaluations = 0
-    while not brackets.settled.all():
-        parameter = brackets.propose()
-        lower, upper = query(parameter, ~brackets.settled)
-        nearer = np.where(lower > goal_delta, lower, upper)
-        # A bound that is NaN is a miss.
-        moved = brackets.observe(parameter, upper <= goal_delta, _log_mu(goal_epsilon, nearer) - goal_mu)
-        found_lower, found_upper = np.where(moved, lower, found_lower), np.where(moved, upper, found_upper)
-        refuted = _nearer(refuted, np.where(lower > goal_delta, parameter, np.nan), seek)
-        evaluations += 1
-        if progress is not None:
-            progress(int(brackets.settled.sum()), goal_delta.size)
+    doubted = np.zeros(goal_delta.shape, bool)  # where epsilon has to confirm each parameter that meets delta
+    unconfirmed = ~doubted
+    while unconfirmed.any():
+        while not brackets.settled.all():
+            parameter = brackets.propose()
+            lower, upper = query(parameter, ~brackets.settled)
+            nearer = np.where(lower > goal_delta, lower, upper)
+            meets = upper <= goal_delta  # a bound that is NaN is a miss
+            if (open_ := meets & doubted & ~brackets.settled).any():
+                meets &= ~open_ | confirmed(parameter, open_)
+            moved = brackets.observe(parameter, meets, _log_mu(goal_epsilon, nearer) - goal_mu)
+            found_lower, found_upper = np.where(moved, lower, found_lower), np.where(moved, upper, found_upper)
+            refuted = _nearer(refuted, np.where(lower > goal_delta, parameter, np.nan), seek)
+            evaluations += 1
+            if progress is not None:
+                progress(int(brackets.settled.sum()), goal_delta.size)
+        unconfirmed &= ~doubted & ~brackets.impossible
+        if unconfirmed.any():
+            unconfirmed &= ~confirmed(brackets.meeting, unconfirmed)
+            doubted |= unconfirmed
+            brackets.reject(unconfirmed)
     if brackets.impossible.any() and unreachable == "raise":
         raise ValueError(_message(brackets, goal_epsilon, goal_delta, refuted))
     answer = np.where(brackets.impossible, np.nan, brackets.meeting)

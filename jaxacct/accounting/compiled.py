@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import stopped
 from jaxacct._numerics.least import first_least
+from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
 from jaxacct.accounting.question import Question
@@ -32,7 +33,8 @@ def compiled_answer(
     question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
-    mechanism, target, steps = question.asked(constants, numbers)
+    mechanism, given, runs = question.asked(constants, numbers)
+    target, steps = askable(question.kind, given, runs, jnp)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None
     if any(wanted) and engine.on_contour(batch.query[0]) and not _is_single(batch):
@@ -44,6 +46,7 @@ def compiled_answer(
     if question.kind == "epsilon":  # a subnormal delta is read as 0
         target = jnp.asarray(target)
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
+    lower, upper = known_at_once(question.kind, lower, upper, given, runs, batch, jnp)
     if not any(wanted):
         return [lower, upper]
     return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]

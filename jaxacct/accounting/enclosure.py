@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
+from jaxacct.accounting.whole_samples import bounds_of_samples
 from jaxacct.losses.engines.run import Options
-from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
 
@@ -31,6 +32,8 @@ def enclosure(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Enclosure:
     """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
+    given = target, steps
+    target, steps = askable(kind, target, steps, np)
     batch = Batch.of(mechanism, target, steps, relation, np)
     rare, total = rarely_sampled(mechanism, steps)
     # What hardly ever samples at all needs no engine.
@@ -47,6 +50,7 @@ def enclosure(
         if options.limit is not None:
             limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
             options = options._replace(limit=limit[open_])
-        lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
+        lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
+    low, high = known_at_once(kind, low, high, *given, batch, np)
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)

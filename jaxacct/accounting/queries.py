@@ -47,7 +47,8 @@ def delta(
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
         epsilon: any real number, any shape.
-        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
+            release nothing.
         relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
             composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
             record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
@@ -100,8 +101,9 @@ def epsilon(
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
-        delta: strictly between 0 and 1, any shape.
-        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        delta: from 0 to 1, any shape. At 0 epsilon is the largest privacy loss, inf for Gaussian noise; at 1 it is 0.
+        steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
+            release nothing.
         relation, precision, devices, progress: see :func:`delta`.
 
     Returns:
@@ -111,14 +113,14 @@ def epsilon(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` inf.
     """
-    _validate.probability(delta=delta)
+    _validate.rate(delta=delta)
     return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 
 
 def _answer(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Bounds:
-    _validate.count(steps=steps)
+    _validate.count(0, steps=steps)
     _validate.one_of(("float64", "float32"), precision=options.precision)
     check_devices(options.devices)
     if options.progress is not None:
@@ -137,7 +139,7 @@ def _answer(
             asked = witness(mechanism, relation) if attained else mechanism
             lower, upper, _, _ = enclosure(kind, asked, target, steps, relation, options)
         if warn:
-            _warn_if_wide(kind, lower, upper)
+            _warn_if_wide(kind, target, lower, upper)
         return Bounds(lower[()], upper[()])
 
     if _is_exact(mechanism, relation):
@@ -154,9 +156,14 @@ def _is_exact(mechanism: Mechanism, relation: str) -> bool:
         return witness(stand_in, relation) is stand_in
 
 
-def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
-    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway."""
+def _warn_if_wide(kind: str, target: ArrayLike, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway.
+
+    An infinite epsilon at a delta of 0 is no wide bound: it says that losses have no largest one.
+    """
     wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-50))
+    if kind == "epsilon":
+        wide = wide & ~(np.isinf(upper) & (np.asarray(target) == 0))
     if wide.any():
         first = int(np.argmax(wide))
         warnings.warn(

@@ -13,7 +13,14 @@ from jaxacct.certificates.enclosures import Enclosure, delta_enclosure, infinite
 from jaxacct.certificates.laws import Step, is_symmetric
 from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
-from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
+from jaxacct.certificates.written import (
+    decimal_text,
+    fraction_of,
+    read_mechanism,
+    same_json,
+    unique_names,
+    written_mechanism,
+)
 from jaxacct.mechanisms.base import Mechanism
 
 _VERSION = 1
@@ -33,8 +40,9 @@ class Certificate:
         at: its value, an exact float.
         lower: the lower bound of the answer, a decimal number.
         upper: the upper bound of the answer, a decimal number or ``"inf"``.
-        method: how the enclosure was found.
-        bits: working precision.
+        method: how `certify` found the enclosure; empty in a certificate that was read, which states the question and
+            the answer and nothing else.
+        bits: its working precision; 0 in a certificate that was read.
     """
 
     mechanism: Mechanism
@@ -44,8 +52,8 @@ class Certificate:
     at: float
     lower: str
     upper: str
-    method: str
-    bits: int
+    method: str = dataclasses.field(default="", compare=False)
+    bits: int = dataclasses.field(default=0, compare=False)
 
     @property
     def certifies(self) -> str:
@@ -69,7 +77,10 @@ class Certificate:
         return lower <= upper and _or_infinite(self.lower) <= upper and lower <= _or_infinite(self.upper)
 
     def check(self) -> bool:
-        """Whether a computation with more bits, and along another contour if there is one, confirms the enclosure."""
+        """Whether a computation with more bits, and along another contour if there is one, confirms the enclosure.
+
+        It confirms what the certificate states and not where it came from: a wider enclosure is confirmed as well.
+        """
         if _or_infinite(self.lower) > _or_infinite(self.upper):
             return False
         # At least as many as let every method do its best.
@@ -77,7 +88,8 @@ class Certificate:
         laws = laws_of(self.mechanism, self.steps, self.relation)
         if self.given == "epsilon":
             found = _delta(laws, Fraction(self.at), self.relation, digits, other=True)
-            return fraction_of(found.lower) >= Fraction(self.lower) and fraction_of(found.upper) <= Fraction(self.upper)
+            lower, upper = _or_infinite(self.lower), _or_infinite(self.upper)
+            return fraction_of(found.lower) >= lower and fraction_of(found.upper) <= upper
         target = Fraction(self.at)
 
         def at(epsilon: str) -> Enclosure:
@@ -103,8 +115,6 @@ class Certificate:
                 },
                 "answer": {"lower": self.lower, "upper": self.upper},
                 "certifies": self.certifies,
-                "method": self.method,
-                "bits": self.bits,
             }
         )
 
@@ -171,11 +181,14 @@ def certify(
 def read_certificate(text: str) -> Certificate:
     """The certificate that `Certificate.to_json` wrote.
 
+    Whatever the text holds is part of the certificate: read and written again it must be the same, but for the order of
+    names, white space and how a number is spelled.
+
     Raises:
-        ValueError: anything else.
+        ValueError: anything else: a name twice, one too many or too few, a number that no float is.
     """
     try:
-        held = json.loads(text)
+        held = json.loads(text, object_pairs_hook=unique_names)
         if held["certificate"] != _VERSION:
             raise ValueError(f"version must be {_VERSION}, got {held['certificate']!r:.20}")
         question, answer = held["question"], held["answer"]
@@ -183,13 +196,14 @@ def read_certificate(text: str) -> Certificate:
         _validate.integer(1, 2**63 - 1, steps=question["steps"])
         found = Certificate(
             read_mechanism(question["mechanism"]), question["steps"], question["relation"], given,
-            float(question[given]), _decimal(answer["lower"]), _decimal(answer["upper"]), str(held["method"]),
-            int(held["bits"]),
+            float(question[given]), _decimal(answer["lower"]), _decimal(answer["upper"]),
         )  # fmt: skip
         _validate.one_of(tuple(RELATIONS), relation=found.relation)
         _validate.nonnegative(**{given: found.at})
         if held["certifies"] != found.certifies:
             raise ValueError(f"what it certifies must be {found.certifies!r}, got {held['certifies']!r:.80}")
+        if same_json(text) != same_json(found.to_json()):
+            raise ValueError("it holds more, less or something else than the certificate that is read from it")
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise ValueError(f"certificate must be what Certificate.to_json wrote, got {text!r:.80}: {problem}") from None
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +44,29 @@ def read_mechanism(written: object) -> Any:
         return kind(**fields)
     except TypeError as problem:
         raise ValueError(f"certificate holds a {name} of other parameters: {problem}") from None
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of a JSON text; raises ValueError where a name occurs twice, of which readers take the last one."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return found
+
+
+def same_json(text: str) -> object:
+    """A value that two JSON texts share if they state the same, in exact numbers; no number equals a truth value.
+
+    Raises:
+        ValueError: a text that is no JSON, or holds a name twice.
+    """
+
+    def number(text: str) -> tuple[str, object]:
+        return "number", decimal.Decimal(text)
+
+    return json.loads(
+        text, object_pairs_hook=unique_names, parse_float=number, parse_int=number, parse_constant=lambda text: (text,)
+    )
 
 
 def fraction_of(value: str | float | Fraction | arb) -> Fraction:

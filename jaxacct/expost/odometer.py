@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
-from jaxacct._numerics.host import at_hand
+from jaxacct._numerics.host import at_hand, not_negative
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
@@ -67,7 +67,7 @@ class RenyiOdometer(AtOneOrder):
         Raises:
             ValueError: a query of another type.
         """
-        cost = query if is_scalar_query(query) else _curve(query, self.order)
+        cost = not_negative(query) if is_scalar_query(query) else _curve(query, self.order)
         (cost,) = settled(cost)
         return _update(cost, state)
 

@@ -42,6 +42,7 @@ def keeps(kind: type) -> Callable[[T], T]:
             if isinstance(given.get("query"), list | dict | set):
                 asked = _validate.shown(given["query"])
                 raise ValueError(f"query must be a mechanism, a number or an array, got {asked}")
+            _validate.plain(query=given.get("query"))
             if isinstance(given.get("norms"), list | tuple | dict | set | str | None) and "norms" in given:
                 _validate.numbers(norms=given["norms"])
             return method(*args, **kwargs)

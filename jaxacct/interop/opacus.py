@@ -5,6 +5,7 @@
     certified.register()                                     # once; the name is "jaxacct"
     engine = opacus.PrivacyEngine(accountant="jaxacct")
     model, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, ...)
+    engine.accountant.sampled_by(loader)                     # Poisson samples; else each step is charged as unsampled
     engine.get_epsilon(1e-5)                                 # a certified upper bound
 
 `CertifiedAccountant` composes the steps that were run as if they had been fixed in advance. Where the number of steps,
@@ -22,18 +23,16 @@ from __future__ import annotations
 
 import collections
 import importlib
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
-from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
-    DistributedUniformWithReplacementSampler,
-    UniformWithReplacementSampler,
-)
 
 from jaxacct import _validate, accounting
+from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, valid_step
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
 if TYPE_CHECKING:
@@ -47,21 +46,40 @@ class BudgetExhausted(RuntimeError):
 
 
 class CertifiedAccountant(IAccountant):
-    """Opacus's ``IAccountant`` with this library's upper bounds, for Poisson-sampled Gaussian steps fixed in advance.
+    """Opacus's ``IAccountant`` with this library's upper bounds, for Gaussian steps fixed in advance.
 
-    Add-or-remove neighbours. Opacus tells an accountant nothing about the sampler: `check_loader` looks at a loader.
+    Opacus tells an accountant nothing about the sampler. Steps of an optimizer are charged as Poisson samples only
+    after `sampled_by` has seen the loader; until then each is charged as if every record were in every batch, which
+    holds for whatever loader has a record at most once in a batch, and `get_epsilon` warns. Neighbours are
+    add-or-remove for Poisson samples. Without them they differ in one record that is replaced by a zero gradient:
+    a record that is removed from a shuffled data set moves others into other batches.
+
+    Steps given to `step` or in a ``history`` are taken at their word: Poisson samples at the rate that is stated.
     """
 
     def __init__(self) -> None:  # abstract in Opacus
         super().__init__()
+        self._rate: float | None = None  # of the loader that was checked
+        self._unchecked = 0
 
-    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Counts one step.
+    def sampled_by(self, loader: object) -> float:
+        """Charges the optimizer's steps from now on as Poisson samples of this loader; returns its rate.
+
+        Call it after ``make_private`` and before the first step.
 
         Raises:
-            ValueError: a noise multiplier that is not positive, a rate outside (0, 1].
+            ValueError: a loader that does not draw Poisson samples; see `check_loader`.
         """
-        noise, rate = _step_of(noise_multiplier, sample_rate)
+        self._rate = check_loader(loader)
+        return self._rate
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step on a Poisson sample. Without noise, epsilon is infinite from then on.
+
+        Raises:
+            ValueError: a noise multiplier that is negative, a rate outside (0, 1].
+        """
+        noise, rate = valid_step(noise_multiplier, sample_rate)
         if self.history and tuple(self.history[-1][:2]) == (noise, rate):
             self.history[-1] = (noise, rate, self.history[-1][2] + 1)
         else:
@@ -70,9 +88,19 @@ class CertifiedAccountant(IAccountant):
     def get_epsilon(self, delta: float, *args: object, **kwargs: object) -> float:
         """The certified upper bound of epsilon at ``delta`` in (0, 1) of all steps so far; 0 before the first.
 
-        Other arguments, which Opacus's own accountants take for their approximations, are not needed.
+        Other arguments, which Opacus's own accountants take for their approximations, are not needed. A
+        ``RuntimeWarning`` is issued where steps were charged without a loader that `sampled_by` had seen.
         """
-        return float(self.bounds(delta).upper)
+        found = float(self.bounds(delta).upper)
+        if self._unchecked:
+            warnings.warn(
+                f"{self._unchecked} steps are charged as if every record were in every batch, because no loader of "
+                f"Poisson samples was checked before them: epsilon {found:.4g} at delta {float(delta):g}. Where loader "
+                "draws Poisson samples, call accountant.sampled_by(loader) before the first step",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return found
 
     def bounds(self, delta: float) -> accounting.Bounds:
         """The certified bounds of epsilon from both sides.
@@ -84,9 +112,11 @@ class CertifiedAccountant(IAccountant):
         # Opacus lists a step anew whenever its noise or rate differ from the last one's.
         counts: collections.Counter[tuple[float, float]] = collections.Counter()
         for noise, rate, steps in self.history:
-            counts[_step_of(noise, rate)] += int(steps)
+            counts[valid_step(noise, rate)] += int(steps)
         if not counts:
             return accounting.Bounds(np.float64(0.0), np.float64(0.0))
+        if any(noise == 0 for noise, _ in counts):
+            return accounting.Bounds(np.float64(0.0), np.float64(np.inf))
         parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
         return accounting.epsilon(Composed(parts, list(counts.values())), float(delta))
 
@@ -99,12 +129,13 @@ class CertifiedAccountant(IAccountant):
         return NAME
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Any:
-        """What Opacus attaches to its optimizer; refuses gradients accumulated over several samples."""
-        counted = super().get_optimizer_hook_fn(sample_rate)
+        """What Opacus attaches to its optimizer; refuses optimizers of unknown types before their update."""
 
         def hook(optimizer: Any) -> None:
-            _check_accumulation(optimizer)
-            counted(optimizer)
+            rate = 1.0 if self._rate is None else max(self._rate, sample_rate)
+            noise, rate = charged_step(optimizer, rate)
+            self.step(noise_multiplier=noise, sample_rate=rate)
+            self._unchecked += self._rate is None
 
         return hook
 
@@ -112,26 +143,6 @@ class CertifiedAccountant(IAccountant):
 def register(name: str = NAME) -> None:
     """Registers `CertifiedAccountant` with Opacus, so that ``PrivacyEngine(accountant="jaxacct")`` finds it."""
     register_accountant(name, CertifiedAccountant, force=True)
-
-
-def check_loader(loader: object, rate: float | None = None) -> float:
-    """The sampling rate of a loader that draws Poisson samples.
-
-    Raises:
-        ValueError: any other loader: shuffled batches (``poisson_sampling=False``) are not what is accounted for; or
-            one that samples at a larger rate than ``rate``.
-    """
-    sampler = getattr(loader, "batch_sampler", None)
-    if not isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
-        raise ValueError(
-            "loader must draw Poisson samples (opacus.data_loader.DPDataLoader, make_private with "
-            f"poisson_sampling=True), got {type(loader).__name__} with {type(sampler).__name__}: batches of a shuffled "
-            "data set have another, larger privacy loss"
-        )
-    found = float(sampler.sample_rate)  # pyright: ignore[reportOptionalMemberAccess]
-    if rate is not None and found > rate * (1 + 1e-12):
-        raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
-    return found
 
 
 class BudgetStop:
@@ -145,7 +156,7 @@ class BudgetStop:
     Args:
         filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians: `priced_menu` of the steps that the
             run may take, `priced_box` of a range of noise, `renyi`.
-        optimizer: an Opacus ``DPOptimizer``.
+        optimizer: an Opacus ``DPOptimizer`` or another of the types that `check_optimizer` knows.
         loader: the loader that feeds it, which is checked by `check_loader`.
 
     Attributes:
@@ -153,14 +164,12 @@ class BudgetStop:
         steps: how many steps were admitted.
 
     Raises:
-        ValueError: no DPOptimizer; a loader that does not draw Poisson samples.
+        ValueError: an optimizer of another type (``AdaClipDPOptimizer``); a loader that does not draw Poisson samples.
     """
 
     def __init__(self, filter: Filter, optimizer: Any, loader: Iterable[Any]) -> None:
         _validate.methods("init", "update", filter=filter)
-        for name in ("attach_step_hook", "noise_multiplier", "accumulated_iterations"):
-            if not hasattr(type(optimizer), name) and not hasattr(optimizer, name):
-                raise ValueError(f"optimizer must be an Opacus DPOptimizer, got {type(optimizer).__name__}")
+        check_optimizer(optimizer)
         self.filter, self.optimizer, self.loader = filter, optimizer, loader
         self.rate = check_loader(loader)
         self.state, self.steps = filter.init(), 0
@@ -180,7 +189,8 @@ class BudgetStop:
 
     def fits(self) -> bool:
         """Whether the filter would admit a step at the optimizer's present noise; charges nothing."""
-        return self._asked(self.optimizer)[0]
+        check_optimizer(self.optimizer)
+        return self._asked(*valid_step(self.optimizer.noise_multiplier, self.rate))[0]
 
     def batches(self, loader: Iterable[Any] | None = None) -> Iterator[Any]:
         """The loader's batches while the next step fits. ``loader`` may be Opacus's wrapper around the same loader."""
@@ -205,8 +215,9 @@ class BudgetStop:
             raise ValueError("saved must be a state of the same filter, got one of another shape")
         self.state, self.steps = jax.tree.unflatten(structure, given), int(saved["steps"])
 
-    def _asked(self, optimizer: Any) -> tuple[bool, Any]:
-        noise, rate = _step_of(optimizer.noise_multiplier, self.rate)
+    def _asked(self, noise: float, rate: float) -> tuple[bool, Any]:
+        if noise == 0:
+            return False, self.state
         query = PoissonSampled(Gaussian(noise), rate)
         clip_scale = getattr(self.filter, "clip_scale", None)
         if clip_scale is not None and not float(np.asarray(clip_scale(query, self.state))) >= 1:
@@ -215,11 +226,12 @@ class BudgetStop:
         return bool(np.asarray(admitted)), state
 
     def _charge(self, optimizer: Any) -> None:
-        _check_accumulation(optimizer)
-        admitted, state = self._asked(optimizer)
+        noise, rate = charged_step(optimizer, self.rate)
+        admitted, state = self._asked(noise, rate)
         if not admitted:
             raise BudgetExhausted(
-                f"the filter refused step {self.steps + 1}: the parameters are as they were before it"
+                f"the filter refused step {self.steps + 1}, of noise {noise:g} at rate {rate:g}: the parameters are as "
+                "they were before it"
             )
         self.state, self.steps = state, self.steps + 1
 
@@ -252,19 +264,3 @@ def lightning_callback(stop: BudgetStop) -> Any:
             trainer.should_stop = trainer.should_stop or not stop.fits()
 
     return StopAtBudget()
-
-
-def _step_of(noise_multiplier: float, sample_rate: float) -> tuple[float, float]:
-    noise, rate = float(noise_multiplier), float(sample_rate)
-    _validate.positive(noise_multiplier=noise, sample_rate=rate)
-    _validate.rate(sample_rate=rate)
-    return noise, rate
-
-
-def _check_accumulation(optimizer: Any) -> None:
-    if (count := optimizer.accumulated_iterations) != 1:
-        raise ValueError(
-            f"optimizer must take a step for each sample, got {count} samples accumulated: a record may be in several "
-            "of them, and moves their sum by more than the clip norm; use opacus.utils.batch_memory_manager for large "
-            "batches"
-        )

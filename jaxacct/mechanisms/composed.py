@@ -18,7 +18,7 @@ from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import merged_curves
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import times
+from jaxacct.mechanisms.parameters import times, whole_steps
 
 
 @mechanism
@@ -98,8 +98,8 @@ class Composed(Mechanism):
         parts = self.parts()
         total = np.zeros(())
         for part, steps in parts:
-            xp, steps = floats(steps)
-            total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
+            xp, runs = floats(whole_steps(steps))
+            total = total + xp.where(runs >= 1, runs, np.inf) * part._renyi(order, part._as_renyi(relation))
         return inflated(total, EPS * (2 + len(parts)))
 
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:

@@ -43,7 +43,7 @@ class ZeroConcentratedDP(Symmetric):
         _validate.positive(rho=self.rho)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return proportional(self.rho, order)
+        return proportional(positive(self.rho), order)
 
     def _rho(self) -> Array:
         return positive(self.rho)
@@ -88,7 +88,7 @@ class RenyiDP(Symmetric):
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Divergences increase in the order; above the mechanism's own nothing is known.
-        xp, a, known, value = floats(order, self.order, self.epsilon)
+        xp, a, known, value = floats(order, self.order, nonnegative(self.epsilon))
         return xp.where((a > 1) & (a <= known) & (known < np.inf) & (value >= 0), value, np.inf)
 
     def _dominating(self, relation: str) -> Runs:

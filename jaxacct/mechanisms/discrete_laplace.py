@@ -52,7 +52,7 @@ class DiscreteLaplace(Symmetric):
         return array_module(exact, pure).minimum(exact, pure)
 
     def _pure(self) -> Array:
-        return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
+        return inflated(whole_number(self.sensitivity) / positive(self.scale), 2.0**-51)
 
     def _dominating(self, relation: str) -> Runs:
         return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity)), 1.0)]

@@ -51,7 +51,7 @@ class Laplace(Symmetric):
         return [(LaplacePair(self._epsilon()), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return _divergence(self.scale, self.sensitivity, order)
+        return _divergence(positive(self.scale), positive(self.sensitivity), order)
 
     def _pure(self) -> Array:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)

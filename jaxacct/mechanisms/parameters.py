@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.host import floats
+from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import total
 
 NOISE_UNITS = 9.0
@@ -61,7 +61,7 @@ def positive(value: ArrayLike) -> Array:
 
 def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
-    xp, x = floats(value)
+    xp, x = floats(not_negative(value))
     return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
@@ -114,7 +114,7 @@ EVERY_RECORD = Rate(np.ones(()), np.zeros(()))
 
 def poisson_rate(rate: ArrayLike) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
-    xp, x = floats(rate)
+    xp, x = floats(not_negative(rate))
     value = xp.where((x >= 0) & (x <= 1), xp.maximum(x, LEAST_RATE), np.nan)
     return Rate(value, 1.0 - value)
 

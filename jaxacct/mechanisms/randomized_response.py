@@ -31,10 +31,11 @@ class Response(Symmetric):
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return pure_divergence(self.epsilon, order, self._response()[1])
+        return pure_divergence(self._response()[0], order, self._response()[1])
 
     def _pure(self) -> Array | None:
-        return nonnegative(self.epsilon)
+        epsilon, categories, _ = self._response()
+        return epsilon + 0.0 * categories  # a NaN in one is one in both
 
     def _dominating(self, relation: str) -> Runs:
         return [(ResponsePair(*self._response()), 1.0)]
@@ -121,7 +122,7 @@ class ApproximateDP(Response):
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        xp, pure, delta = floats(super()._renyi(order, relation), self.delta)
+        xp, pure, delta = floats(super()._renyi(order, relation), self._response()[2])
         return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
 
     def _pure(self) -> None:

@@ -93,14 +93,15 @@ class PoissonSampled(Mechanism):
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
             rate = array_module(rate).minimum(rate, 1.0)
             return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
-        known = inner._sampled_renyi(self.rate, order, relation)
+        rate = nonnegative(self.rate, 1.0)
+        known = inner._sampled_renyi(rate, order, relation)
         if known is not None:
             return known
         found = []
         for name in self._sides(relation):
             ((pair, _),) = self._dominating(name)
             whole = functools.partial(inner._renyi, relation=name)
-            found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
+            found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, rate)))
         return largest(found)
 
     def _pure(self) -> Array | None:

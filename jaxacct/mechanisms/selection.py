@@ -47,7 +47,7 @@ class Exponential(Symmetric):
         _validate.positive(epsilon=self.epsilon)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return _divergence(self.epsilon, order)
+        return _divergence(nonnegative(self.epsilon), order)
 
     def _pure(self) -> Array:
         return nonnegative(self.epsilon)

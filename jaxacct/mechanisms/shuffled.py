@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
@@ -80,7 +81,9 @@ class Shuffled(Mechanism):
         return [(better(largest, allocation_pair(moved, t, one, direction, False)), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
+        found = renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
+        xp, batches = floats(whole_number(self.batches))
+        return xp.where(batches >= 1.0, found, np.inf)
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         return self.mechanism._rarely_sampled(steps)

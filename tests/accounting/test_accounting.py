@@ -190,7 +190,7 @@ def test_changing_values_does_not_retrace():
         (lambda: jaxacct.Gaussian(-1.0), "sigma must be a finite number above 0, got -1"),
         (lambda: jaxacct.Gaussian(1.0, np.array([1.0, np.nan])), "sensitivity must be .*, got nan"),
         (lambda: _sampled(1.0, 1.5), "rate must be between 0 and 1, got 1.5"),
-        (lambda: jaxacct.epsilon(_sampled(1.0, 0.1), 0.0), "delta must be strictly between 0 and 1, got 0"),
+        (lambda: jaxacct.epsilon(_sampled(1.0, 0.1), -0.1), "delta must be between 0 and 1, got -0.1"),
         (lambda: jaxacct.delta(_sampled(1.0, 0.1), np.nan), "epsilon must be a finite number, got nan"),
         (
             lambda: jaxacct.delta(_sampled(1.0, 0.1), 1.0, steps=2.5),

@@ -178,3 +178,15 @@ def test_bad_values_are_named(change, words):
 def test_traced_arguments_are_refused():
     with pytest.raises(ValueError, match="concrete"):
         jax.jit(lambda epsilon: calibrate(Gaussian, epsilon, 1e-5).parameter)(1.0)
+
+
+def test_epsilon_confirms_every_calibrated_parameter():
+    """Where bounds of epsilon are wider than those of delta, a parameter that met delta alone was returned."""
+    rng = np.random.default_rng(0)
+    epsilon, delta = np.exp(rng.uniform(np.log(0.05), np.log(20.0), 40)), 10 ** rng.uniform(-12.0, -3.0, 40)
+    rate, steps = 10 ** rng.uniform(-3.0, 0.0, 40), np.rint(np.exp(rng.uniform(0.0, np.log(1e4), 40)))
+    make = lambda sigma: PoissonSampled(Gaussian(sigma), rate)  # noqa: E731
+    found = jaxacct.calibrate(make, epsilon, delta, steps=steps)
+    assert np.all(found.delta.upper <= delta)
+    assert np.all(jaxacct.epsilon(make(found.parameter), delta, steps=steps).upper <= epsilon)
+    assert np.all(np.abs(np.log(found.parameter / found.refuted)) < 1e-2)

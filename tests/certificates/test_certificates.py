@@ -233,6 +233,79 @@ def test_what_is_no_certificate_is_refused_and_named():
             jaxacct.read_certificate(json.dumps(held))
 
 
+def leaves(held, path=()):
+    """Every value of a JSON text that is no object or list, and where it is."""
+    if isinstance(held, dict | list):
+        for key, value in held.items() if isinstance(held, dict) else enumerate(held):
+            yield from leaves(value, (*path, key))
+    else:
+        yield path, held
+
+
+def others(value):
+    """What an editor may put in the place of a value."""
+    if isinstance(value, str):
+        number = value.replace(".", "").isdigit()
+        return [f"{float(value) * scale:.17f}" for scale in (0.99, 1.01)] if number else ["remove", "replace", "x", 1]
+    return [value * 1.01, value + 1, value + 1e-9, -value, 0, str(value), [value], None, True, float("nan"), 1e999]
+
+
+@pytest.mark.parametrize("given", [{"epsilon": 0.3}, {"delta": 1e-3}])
+def test_no_field_of_a_certificate_can_be_edited_into_something_false(given):
+    mechanism = Composed([PoissonSampled(RandomizedResponse(0.5), 0.3), ApproximateDP(0.1, 1e-6)], [3, 2])
+    found = jaxacct.certify(mechanism, **given, digits=12)
+    whole = json.loads(found.to_json())
+    confirmed = []
+    for path, value in leaves(whole):
+        for other in others(value):
+            held = json.loads(found.to_json())
+            place = held
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = other
+            try:
+                holds = jaxacct.read_certificate(json.dumps(held)).check()
+            except ValueError:
+                continue
+            if holds:
+                confirmed.append((path[-1], other))
+    # A wider answer is true, and so is the answer for the worse direction alone.
+    assert sorted(name for name, _ in confirmed) == ["lower", "relation", "upper"]
+    assert ("relation", "remove") in confirmed
+    assert all(float(other) < float(found.lower) for name, other in confirmed if name == "lower")
+    assert all(float(other) > float(found.upper) for name, other in confirmed if name == "upper")
+
+
+def test_a_certificate_holds_nothing_but_question_and_answer():
+    """Issue: an edited method and bits, and a second answer, passed the check."""
+    found = jaxacct.certify(SAMPLED, epsilon=1.0, digits=8)
+    text = found.to_json()
+    assert jaxacct.read_certificate(text).to_json() == text
+    for more in ('"method": "proof by oracle", ', '"bits": 1000000, ', '"answer": {"lower": "0", "upper": "1e-9"}, '):
+        with pytest.raises(ValueError, match="certificate must be"):
+            jaxacct.read_certificate(text.replace('"answer": {', more + '"answer": {', 1))
+    for old, new in (
+        ('"steps"', '"epsilon": 9.0, "steps"'),
+        ('"steps"', '"delta": 0.1, "steps"'),
+        ('"rate"', '"rate": 1e-9, "rate"'),
+        ('"lower"', '"digits": 99, "lower"'),
+        ('"answer": "delta"', '"answer": "a delta"'),
+        ('"epsilon": 1.0', '"epsilon": 1.00000000000000000001'),
+        ('"epsilon": 1.0', '"epsilon": true'),
+        ('"certificate": 1', '"certificate": true'),
+        ('"steps": 1', '"steps": true'),
+    ):
+        assert old in text
+        with pytest.raises(ValueError, match="certificate must be"):
+            jaxacct.read_certificate(text.replace(old, new, 1))
+    # How it is spelled is no part of it.
+    spelled = json.dumps(json.loads(text), indent=2, sort_keys=True).replace('"epsilon": 1.0', '"epsilon": 1e0')
+    assert jaxacct.read_certificate(spelled).to_json() == text
+    unbounded = json.loads(text) | {"answer": {"lower": "0", "upper": "inf"}}
+    assert jaxacct.read_certificate(json.dumps(unbounded)).check()
+    assert not jaxacct.read_certificate(json.dumps(unbounded | {"answer": {"lower": "inf", "upper": "inf"}})).check()
+
+
 def test_questions_without_a_certificate_are_named():
     for arguments, message in (
         (dict(epsilon=1.0, delta=0.1), "epsilon or delta must be given"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import Composed, Gaussian, PoissonSampled, filters
-from tests.contract.filter_cases import CASES, in_programs, leaves, play
+from jaxacct import PLD, Composed, Gaussian, PoissonSampled, filters
+from tests.contract.filter_cases import CASES, in_programs, law, leaves, play
 
 every_filter = pytest.mark.parametrize("name", CASES)
 
@@ -221,3 +224,69 @@ def test_queries_of_the_wrong_kind_raise():
     for ledger in (gdp, renyi):
         with pytest.raises(ValueError, match="query must match the state"):
             ledger.update(np.array([0.1, 0.1]), ledger.init())
+
+
+NO_NUMBERS = (
+    np.ma.masked, np.ma.array(0.1), np.ma.array([0.1], mask=[True]), np.matrix([[0.1]]), True, np.True_, 0.1 + 0j,
+    np.complex64(0.1), "0.1", b"1", None, np.array(0.1, object), Decimal("0.1"), Fraction(1, 10), np.timedelta64(1),
+    np.array(1, "m8[s]"), np.datetime64(1, "s"), np.zeros((), [("a", float)]), jnp.array(True),
+)  # fmt: skip
+
+
+@every_filter
+def test_a_cost_that_is_no_number_raises(name):
+    """Issue: `np.ma.masked` was read as the cost 0, and a time as a position on a menu."""
+    case = CASES[name]
+    ledger = case.make()
+    state = ledger.init()
+    pair = case.number is not None and isinstance(case.number(1.0), tuple)
+    for bad in NO_NUMBERS:
+        for query in (bad, (bad, bad)) if pair else (bad,):
+            with pytest.raises(ValueError, match=r"query must|must be"):
+                ledger.update(query, state)
+
+
+@every_filter
+def test_parameters_that_hide_behind_a_mask_raise(name):
+    ledger = CASES[name].make()
+    for masked in (np.ma.masked, np.ma.array(50.0), np.ma.array([50.0, 60.0], mask=[False, True])):
+        with pytest.raises(ValueError, match="must"):
+            ledger.update(Gaussian(masked), ledger.init())
+        hidden = Gaussian(50.0)
+        object.__setattr__(hidden, "sigma", masked)
+        with pytest.raises(ValueError, match="query must"):
+            ledger.update(hidden, ledger.init())
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.number])
+@pytest.mark.parametrize("wide", [True, False])
+def test_the_least_negative_number_is_refused_and_zero_with_a_sign_is_zero(name, wide):
+    """Compiled code reads subnormal numbers as 0."""
+    case = CASES[name]
+    least = np.float64(-5e-324) if wide else np.float32(-1e-45)
+    with jax.enable_x64(wide):
+        ledger = case.make()
+        like = lambda x: jax.tree.map(lambda one: np.full(np.shape(one), x, least.dtype), case.number(1.0))  # noqa: E731
+        for update in (ledger.update, jax.jit(ledger.update)):
+            assert not update(like(least), ledger.init())[0]
+            assert update(like(-0.0), ledger.init())[0]
+
+
+@every_filter
+def test_what_masses_leave_of_1_is_an_infinite_loss(name):
+    """Issue: up to 1e-6 of a law's mass was forgiven by one filter, and 1e-9 by another."""
+    case = CASES[name]
+    if not any(isinstance(query, PLD) for query in case.accepts()):
+        pytest.skip("takes no PLD")
+    ledger = case.make()
+    grid = next(query.grid for query in case.accepts() if isinstance(query, PLD))
+    whole = law(grid.spacing, grid=grid)
+    for missing in (1e-11, 1e-9, 9e-7, 1e-5):
+        masses = np.asarray(whole.masses) * (1.0 - missing)
+        lacking = PLD(masses, whole.infinity_mass, whole.grid)
+        said = PLD(masses, np.float64(missing), whole.grid)
+        (found, one), (other, two) = (ledger.update(query, ledger.init()) for query in (lacking, said))
+        assert found == other, missing
+        if found:
+            for read in (ledger.spent, ledger.remaining):
+                np.testing.assert_allclose(leaves(read(one)), leaves(read(two)), rtol=1e-6, atol=1e-12)

@@ -1,7 +1,7 @@
 """The bridge to Opacus, with the real package on a real model; skipped where it is not installed."""
 
 import importlib
-import types
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ certified = pytest.importorskip("jaxacct.interop.opacus")
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's and Opacus's own
 
 
-def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True):
+def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True, checked=True, **clipping):
     torch.manual_seed(0)
     x = torch.randn(size, 8)
     data = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
@@ -27,10 +27,22 @@ def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True):
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         data_loader=torch.utils.data.DataLoader(data, batch_size=batch),
         noise_multiplier=noise,
-        max_grad_norm=1.0,
         poisson_sampling=poisson,
+        **{"max_grad_norm": 1.0, **clipping},
     )
+    if poisson and checked and accountant == "jaxacct":
+        engine.accountant.sampled_by(private[-1])
     return engine, *private
+
+
+ADAPTIVE = {
+    "clipping": "adaptive",
+    "unclipped_num_std": 0.55,
+    "target_unclipped_quantile": 0.5,
+    "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0,
+    "min_clipbound": 0.1,
+}
 
 
 def trained(model, optimizer, batches, epochs=1):
@@ -104,12 +116,91 @@ def test_samplers_that_are_not_accounted_for_are_refused():
     assert certified.check_loader(loader) == 0.1
     with pytest.raises(ValueError, match=r"at most 0\.05"):
         certified.check_loader(loader, 0.05)
-    # Two samples, one step: a record may be in both.
-    hook = certified.CertifiedAccountant().get_optimizer_hook_fn(0.1)
-    with pytest.raises(ValueError, match="2 samples accumulated"):
-        hook(types.SimpleNamespace(accumulated_iterations=2, noise_multiplier=1.0))
-    with pytest.raises(ValueError, match="noise_multiplier must be"):
-        certified.CertifiedAccountant().step(noise_multiplier=0.0, sample_rate=0.1)
+    for loader in (torch.utils.data.DataLoader(list(range(8)), batch_size=2), made(poisson=False)[3], None):
+        with pytest.raises(ValueError, match="Poisson samples"):
+            certified.CertifiedAccountant().sampled_by(loader)
+
+
+def test_steps_of_a_loader_that_was_not_checked_are_charged_as_unsampled():
+    """Issue: a shuffled epoch answered 1.98, as if sampled; one Gaussian alone has 4.377."""
+    for poisson in (True, False):
+        engine, model, optimizer, loader = made(poisson=poisson, checked=False)
+        trained(model, optimizer, lambda: loader)  # noqa: B023
+        with pytest.warns(RuntimeWarning, match=r"10 steps are charged .*epsilon 17\.86 .*sampled_by"):
+            found = engine.get_epsilon(1e-5)
+        assert found == float(jaxacct.epsilon(jaxacct.Gaussian(1.0), 1e-5, steps=10).upper)
+        assert found >= float(jaxacct.epsilon(jaxacct.Gaussian(1.0), 1e-5).lower)
+    # The check comes before the first step: what was charged stays charged.
+    engine, model, optimizer, loader = made()
+    trained(model, optimizer, lambda: loader)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine.get_epsilon(1e-5) < 2.0
+
+
+def test_accumulated_batches_are_charged_for_a_record_in_each():
+    engine, model, optimizer, loader = made(poisson=False)
+    batches = iter(loader)
+    for _ in range(3):
+        x, y = next(batches)
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    assert engine.get_epsilon(1e-5) == float(jaxacct.epsilon(jaxacct.Gaussian(1.0 / 3), 1e-5).upper)
+
+
+def test_a_step_without_noise_has_no_finite_epsilon():
+    engine, _, optimizer, loader = made(noise=0.0)
+    stop = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
+    assert not stop.fits()
+    engine.accountant.step(noise_multiplier=0.0, sample_rate=0.1)
+    assert engine.get_epsilon(1e-5) == np.inf
+    for bad in ({"noise_multiplier": -1.0}, {"noise_multiplier": np.nan}, {"sample_rate": 0.0}, {"sample_rate": 1.5}):
+        with pytest.raises(ValueError, match="must be"):
+            engine.accountant.step(**{"noise_multiplier": 1.0, "sample_rate": 0.1, **bad})
+
+
+def test_optimizers_that_may_release_more_than_the_noisy_gradient_are_refused():
+    """Issue: noise 1, a count with noise .55, 68 steps: guarantee 3.0, and gradient and count alone cost 13.1."""
+    budget = filters.renyi(4.0, 1e-5, order=8)
+    _, model, optimizer, loader = made(**ADAPTIVE)
+    assert isinstance(optimizer, opacus.optimizers.DPOptimizer)
+    with pytest.raises(ValueError, match="AdaClipDPOptimizer"):
+        certified.BudgetStop(budget, optimizer, loader)
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(ValueError, match="AdaClipDPOptimizer"):  # the hook's, before the update
+        trained(model, optimizer, lambda: loader)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+    class Mine(opacus.optimizers.DPOptimizer):
+        """A subclass, which may do anything."""
+
+    _, model, optimizer, loader = made()
+    stop = certified.BudgetStop(budget, optimizer, loader)
+    for change in ({"__class__": Mine}, {"_adjusted_noise_multiplier": 2.0}):  # the latter by opacus.utils
+        _, model, optimizer, loader = made()
+        stop = certified.BudgetStop(budget, optimizer, loader)
+        for name, value in change.items():
+            setattr(optimizer, name, value)
+        with pytest.raises(ValueError, match="optimizer must"):
+            stop.fits()
+        with pytest.raises(ValueError, match="optimizer must"):
+            trained(model, optimizer, lambda: loader)  # noqa: B023
+        assert stop.steps == 0
+
+
+@pytest.mark.parametrize(
+    "clipping", [{}, {"clipping": "per_layer", "max_grad_norm": [1.0] * 4}, {"grad_sample_mode": "ghost"}]
+)
+def test_optimizers_that_release_a_noisy_gradient_alone_are_charged(clipping):
+    engine, model, optimizer, *criterion, loader = made(**clipping)
+    criterion = criterion[0] if criterion else torch.nn.CrossEntropyLoss()
+    engine.accountant.sampled_by(loader)
+    stop = certified.BudgetStop(filters.renyi(40.0, 1e-5, order=8), optimizer, loader)
+    for x, y in stop.batches():
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+    assert stop.steps == len(engine.accountant) == 10
 
 
 def test_lightning_stops_at_the_budget():

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
@@ -19,7 +20,9 @@ from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.given_laws import completed
 from jaxacct.filters.states import filter_class
+from jaxacct.losses.curves.pld import PLD
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -65,6 +68,9 @@ class AdditiveProfileFilter:
         Raises:
             ValueError: a loss that is not symmetric.
         """
+        if isinstance(query, PLD):
+            with jax.enable_x64(True):
+                query = completed(query)
         _, up = rounded(query, self.epsilons[:-1], relation=relation)
         order = np.argsort(up.epsilons)
         # float32 rounded up, so that a float32 program charges as much; totals may exceed 1 by that.
@@ -85,7 +91,7 @@ class AdditiveProfileFilter:
         Raises:
             ValueError: masses of another shape.
         """
-        masses = query if is_scalar_query(query) else self.prepare(query)
+        masses = not_negative(query) if is_scalar_query(query) else self.prepare(query)
         bands = np.shape(self.pieces)[0] - 1
         if np.shape(masses) != (bands,):
             raise ValueError(f"query must have one mass for each of {bands} bands, got shape {np.shape(masses)}")

@@ -148,7 +148,7 @@ def _update(
 def _step(
     law: PLD, state: ComposedState, epsilon: ArrayLike, delta: ArrayLike, *, rounds: int, grid: LossGrid
 ) -> tuple[Array, ComposedState]:
-    return admitted_if(lambda made: made.hockey_stick(epsilon) <= delta, law, state, grid, rounds, 1e-9)
+    return admitted_if(lambda made: made.hockey_stick(epsilon) <= delta, law, state, grid, rounds)
 
 
 def natural_approximate_dp(

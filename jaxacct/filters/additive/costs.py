@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.host import floats
+from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.additive.costs_of_plds import approximate_of_law, concentrated_of_law, pure_of_law
 from jaxacct.filters.base import is_scalar_query
@@ -51,7 +51,7 @@ def is_pure(query: object, relation: str = "add_or_remove") -> bool:
 def pure_cost(query: object) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
-        return _array(query)
+        return _array(not_negative(query))
     if isinstance(query, PLD):
         return pure_of_law(query)
     if isinstance(query, Composed):
@@ -75,7 +75,7 @@ def _named(query: object) -> str:
 def concentrated_cost(query: object) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
-        return _array(query)
+        return _array(not_negative(query))
     if isinstance(query, PLD):
         return concentrated_of_law(query)
     if isinstance(query, Composed):
@@ -99,7 +99,7 @@ def concentrated_cost(query: object) -> Array:
 def approximate_cost(query: object) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64."""
     if isinstance(query, tuple) and len(query) == 2 and all(is_scalar_query(part) for part in query):
-        return _array(query[0]), _array(query[1])
+        return _array(not_negative(query[0])), _array(not_negative(query[1]))
     if isinstance(query, PLD):
         return approximate_of_law(query)
     if isinstance(query, Composed):

@@ -7,10 +7,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.host import floats
+from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms.parameters import times, whole_steps
 
 Part = tuple[Array, Array, Array]
 """Sensitivity, sigma and steps."""
@@ -32,11 +33,11 @@ def _always(rate: ArrayLike) -> bool:
 def gaussian_parts(query: object) -> list[Part]:
     """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1."""
     if is_scalar_query(query):
-        return [(query, 1.0, 1.0)]
+        return [(not_negative(query), 1.0, 1.0)]
     if isinstance(query, Gaussian):
-        return [(query.sensitivity, query.sigma, 1.0)]
+        return [(not_negative(query.sensitivity), query.sigma, 1.0)]
     if isinstance(query, GDP):
-        return [(query.mu, 1.0, 1.0)]
+        return [(not_negative(query.mu), 1.0, 1.0)]
     if isinstance(query, PoissonSampled):
         if not _always(query.rate):
             raise ValueError(
@@ -45,7 +46,7 @@ def gaussian_parts(query: object) -> list[Part]:
             )
         return gaussian_parts(query.mechanism)
     if isinstance(query, Composed):
-        return [(p, s, k * steps) for part, steps in query.parts() for p, s, k in gaussian_parts(part)]
+        return [(p, s, times(k, steps)) for part, steps in query.parts() for p, s, k in gaussian_parts(part)]
     raise ValueError(
         f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}: filters.zcdp "
         "and gdp_residue take Gaussians and other mechanisms"
@@ -57,9 +58,9 @@ def gaussian_cost(parts: list[Part]) -> Array:
     """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
     cost: Array = np.zeros(())
     for triple in parts:
-        xp, sensitivity, sigma, steps = floats(*triple)
+        xp, sensitivity, sigma, steps = floats(*triple[:2], whole_steps(triple[2]))
         mu = sensitivity / sigma
-        good = (sensitivity >= 0) & (sigma > 0) & (sigma < np.inf) & (mu < np.inf) & (steps >= 1)
+        good = (sensitivity >= 0) & (sigma > 0) & (sigma < np.inf) & (mu < np.inf) & ~xp.isnan(steps)
         each = xp.where(mu > 0, xp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
         # No under-count: the roundings of the square and of the sum are covered term by term.
         cost = cost + inflated(xp.where(good, each, np.inf), (4 + len(parts)) * 2.0**-52)

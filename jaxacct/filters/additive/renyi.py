@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import in_float64, reentrant_x64
-from jaxacct._numerics.host import on_host
+from jaxacct._numerics.host import not_negative, on_host
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -61,7 +61,7 @@ class RenyiFilter(AdditiveFilter):
     def _cost(self, query: object) -> ArrayLike:
         if isinstance(query, PLD):
             return renyi_of_law(query, np.array(self.order))
-        return query if is_scalar_query(query) else renyi_cost(query, self.order)
+        return not_negative(query) if is_scalar_query(query) else renyi_cost(query, self.order)
 
 
 @in_float64

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.host import floats, hosted, on_host
+from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -95,7 +95,7 @@ class AnyOrderFilter(AdditiveFilter):
                 f"query must hold the divergences at the {len(self.orders)} orders on its last axis, got an array "
                 f"of shape {np.shape(query)}"
             )
-        return query
+        return not_negative(query)
 
     @amounts.rounded(up=True)
     def spent(self, state: SpentState) -> Array:

@@ -113,7 +113,7 @@ def parts_of(query: object) -> list[tuple[object, Array]]:
 
 def position_of(query: object) -> Array | None:
     """The position in a list of entries that a query is; None for a mechanism."""
-    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+    if isinstance(query, (int, np.integer)) and not isinstance(query, bool | np.timedelta64):
         return np.int32(np.clip(query, -1, 2**31 - 1))
     array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
     return query if array else None

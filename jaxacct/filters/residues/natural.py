@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.host import at_hand, on_device
+from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -118,7 +118,7 @@ class NaturalFilter:
             if np.ndim(query):
                 raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
             if _validate.is_traced(query):
-                return query
+                return not_negative(query)
             # Compared before it is an int32 or a float32 of a program: 2**32 is not 0, nor is 1 + 1e-12 a member.
             value, members = np.asarray(query), len(self.declared.family)
             return int(value) if 0 <= value < members and value == np.floor(value) else -1

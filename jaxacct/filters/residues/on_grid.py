@@ -12,6 +12,7 @@ from jax import Array
 
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
+from jaxacct.filters.given_laws import completed
 from jaxacct.filters.printing import number
 from jaxacct.losses.curves.conversions import grid_of_pld
 from jaxacct.losses.curves.pld import PLD
@@ -62,16 +63,16 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
 
 
 def admitted_if(
-    within: Callable[[PLD], Array], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
+    within: Callable[[PLD], Array], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
     """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
 
-    ``within`` says whether the composed law is within the budget. A law whose masses are negative or add up to less
-    than 1 - ``lacks`` is refused, as is the query after ``rounds`` others.
+    ``within`` says whether the composed law is within the budget. What is no law is refused, as is the query after
+    ``rounds`` others.
     """
+    law = completed(law)
     xp, masses, infinity = floats(law.masses, law.infinity_mass)
-    total = masses.sum() + infinity
-    admitted = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - lacks) & (total <= 1.0 + 1e-3)
+    admitted = (masses >= 0).all() & (infinity >= 0)
     made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
     admitted &= within(law_of(made, grid))
     if rounds is not None:
@@ -85,6 +86,7 @@ def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PL
     if isinstance(query, (PLD, PrivacyProfile, TradeOff)) and query.bound != side:
         raise ValueError(f"query must be a guarantee (bound {side!r}), got bound {query.bound!r}")
     if isinstance(query, PLD):
+        query = completed(query)
         if not symmetric and query.grid == grid:
             return query
         query = PrivacyProfile.from_pld(query, grid_of_pld(query.grid))

@@ -25,6 +25,7 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
+from jaxacct.filters.given_laws import completed
 from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
@@ -144,7 +145,7 @@ def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
 
 def _of_pld(pld: PLD) -> TradeOff:
     """The pair of an upper law, whose masses are good relative to themselves where its curve is to a unit of 1."""
-    law = pld.float64()
+    law = completed(pld)
     xp, p, infinity = floats(law.masses, law.infinity_mass)
     infinity, losses = infinity[..., None], pld.grid.losses
     q = p * np.exp(-losses)

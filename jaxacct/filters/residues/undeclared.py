@@ -102,4 +102,4 @@ def _within(
         _, excess = floats(pld_excess(composed, grid))
         return (excess <= join(room) + _ROUNDING).all()
 
-    return admitted_if(within, law, state, grid, rounds, 1e-6)
+    return admitted_if(within, law, state, grid, rounds)

@@ -9,8 +9,8 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, all_records, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
@@ -33,6 +33,11 @@ class AntipodalGaussianPair(Rated, Pair):
     noise: Array
     rate: Array
     rest: Array = None
+
+    def whole(self) -> tuple[GaussianPair, Array]:
+        """The Gaussian mechanism of twice the sensitivity; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        one = array_module(self.noise).ones_like(self.noise)
+        return GaussianPair(0.5 * self.noise, one, 0.0 * one, 0.0 * one), all_records(self)
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome of losses >= 0."""

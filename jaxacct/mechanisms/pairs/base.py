@@ -89,6 +89,10 @@ class Pair:
         """
         return self._zero()
 
+    def whole(self) -> tuple[Any, Array | bool]:
+        """``(pair, where)``: the pair without sampling, and where the rate is exactly 1, so that both are one."""
+        return self, False
+
     def lists_outcomes(self) -> bool:
         """Whether there are few outcomes, and a method ``atoms()`` that lists them."""
         return False

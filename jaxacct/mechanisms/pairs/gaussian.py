@@ -10,7 +10,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, two_sides
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, all_records, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
@@ -65,6 +65,10 @@ class GaussianPair(Rated, Pair):
         xp = array_module(self.noise, self.reverse)
         one = xp.ones_like(self.noise)
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
+
+    def whole(self) -> tuple[Pair, Array]:
+        """The Gaussian mechanism itself; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        return self.sample().inner, all_records(self)
 
     def survey(self) -> Survey:
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5

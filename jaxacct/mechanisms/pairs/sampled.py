@@ -11,7 +11,15 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
+from jaxacct.mechanisms.pairs.sampled_loss import (
+    Rated,
+    Sample,
+    all_records,
+    inner_loss,
+    log_rest,
+    mixed_loss,
+    mixed_loss_up,
+)
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
@@ -61,6 +69,10 @@ class SampledPair(Rated, Pair):
     def sample(self) -> Sample:
         """What the pair is made of."""
         return Sample(self.inner, self.rate, self.rest, self.reverse)
+
+    def whole(self) -> tuple[Any, Array]:
+        """The inner pair; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        return self.inner, all_records(self)
 
     def lists_outcomes(self) -> bool:
         """Whether the inner pair does."""

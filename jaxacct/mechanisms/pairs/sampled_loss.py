@@ -41,6 +41,11 @@ class Rated:
             object.__setattr__(self, "rest", 1.0 - self.rate)
 
 
+def all_records(pair: Rated) -> Array:
+    """Where the sample is all records."""
+    return (pair.rate == 1.0) & (pair.rest == 0.0)
+
+
 @np.errstate(all="ignore")
 def log_rest(rate: Array, rest: Array) -> Array:
     """log(1 - rate), to 16 units of itself: neither of its two expressions cancels where it is used."""

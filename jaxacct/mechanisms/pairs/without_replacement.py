@@ -25,6 +25,10 @@ class WithoutReplacementPair(Pair):
     above: Any
     below: Any
 
+    def whole(self) -> tuple[Any, Array | bool]:
+        """That of the first half, which a symmetric pair without sampling is itself."""
+        return self.above.whole()
+
     def tails(self, losses: Array) -> Tails:
         above, below = self.above.tails(losses), self.below.tails(losses)
         xp = array_module(losses, above.p_above)

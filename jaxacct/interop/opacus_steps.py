@@ -1,0 +1,94 @@
+"""What a step of an Opacus optimizer is, from its type, its loader and what it has accumulated; needs ``opacus``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import opacus.optimizers as known  # pyright: ignore[reportMissingImports]
+from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
+    DistributedUniformWithReplacementSampler,
+    UniformWithReplacementSampler,
+)
+
+from jaxacct import _validate
+
+# Each releases the sum of clipped gradients with noise of noise_multiplier times the norm that one record can move it
+# by, and nothing else. Subclasses may release more: AdaClipDPOptimizer is one.
+_OPTIMIZERS = (
+    known.DPOptimizer,
+    known.DPPerLayerOptimizer,
+    known.DPOptimizerFastGradientClipping,
+    known.DistributedDPOptimizer,
+    known.SimpleDistributedPerLayerOptimizer,
+    known.DistributedDPOptimizerFastGradientClipping,
+    known.FSDPOptimizerFastGradientClipping,
+)
+_SAMPLERS = (UniformWithReplacementSampler, DistributedUniformWithReplacementSampler)
+
+
+def check_optimizer(optimizer: object) -> None:
+    """Raises ValueError unless one step of ``optimizer`` is known to release one noisy sum and nothing else.
+
+    Types are compared exactly: a subclass may release more.
+    """
+    if type(optimizer) not in _OPTIMIZERS:
+        names = ", ".join(one.__name__ for one in _OPTIMIZERS)
+        raise ValueError(
+            f"optimizer must be one of Opacus's {names}, itself and no subclass, got {type(optimizer).__name__}: what "
+            "another one releases beside the noisy gradient (adaptive clipping: a count and the sample's size) is not "
+            "accounted for"
+        )
+    # opacus.utils.adaptive_clipping sets this on a plain optimizer, and releases a noisy count.
+    if hasattr(optimizer, "_adjusted_noise_multiplier"):
+        raise ValueError(
+            f"optimizer must clip at a norm that is not adapted to data, got {type(optimizer).__name__} with adaptive "
+            "clipping, which releases a noisy count that is not accounted for"
+        )
+
+
+def check_loader(loader: object, rate: float | None = None) -> float:
+    """The sampling rate of a loader that draws Poisson samples.
+
+    Raises:
+        ValueError: any other loader: shuffled batches (``poisson_sampling=False``) are not what is accounted for; or
+            one that samples at a larger rate than ``rate``.
+    """
+    sampler = getattr(loader, "batch_sampler", None)
+    if type(sampler) not in _SAMPLERS:
+        raise ValueError(
+            "loader must draw Poisson samples (opacus.data_loader.DPDataLoader, make_private with "
+            f"poisson_sampling=True), got {type(loader).__name__} with {type(sampler).__name__}: batches of a shuffled "
+            "data set have another, larger privacy loss"
+        )
+    found = float(sampler.sample_rate)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    if rate is not None and found > rate * (1 + 1e-12):
+        raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
+    return found
+
+
+def charged_step(optimizer: Any, rate: float) -> tuple[float, float]:
+    """(noise, rate) that a step of ``optimizer`` is charged as: a Gaussian on a Poisson sample, of sensitivity 1.
+
+    Where k batches were accumulated a record may be in each, and moves their sum by up to k clip norms: a k-th of the
+    noise, without sampling.
+
+    Raises:
+        ValueError: an optimizer that `check_optimizer` refuses; noise or a rate that is none.
+    """
+    check_optimizer(optimizer)
+    noise, rate = valid_step(optimizer.noise_multiplier, rate)
+    batches = int(optimizer.accumulated_iterations)
+    return (noise, rate) if batches == 1 else (noise / batches, 1.0)
+
+
+def valid_step(noise_multiplier: float, sample_rate: float) -> tuple[float, float]:
+    """Both as floats.
+
+    Raises:
+        ValueError: noise that is negative, a rate outside (0, 1].
+    """
+    noise, rate = float(noise_multiplier), float(sample_rate)
+    _validate.nonnegative(noise_multiplier=noise)
+    _validate.positive(sample_rate=rate)
+    _validate.rate(sample_rate=rate)
+    return noise, rate
