@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.manual_axes import fori_loop, scan, while_loop
+
 Array = Any
 """One of NumPy's or JAX's."""
 _Arrays = tuple[Array, ...]
@@ -97,7 +99,7 @@ def iterated(
     """
     if array_module(state[0]) is not np:
         going = lambda at: (at[0] < most) & ~done(at[1]).all()  # noqa: E731
-        return jax.lax.while_loop(going, lambda at: (at[0] + 1, step(at[1], *given)), (0, state))[1]
+        return while_loop(going, lambda at: (at[0] + 1, step(at[1], *given)), (0, state))[1]
     found, rows = state, np.arange(len(state[0])) if given else None
     for _ in range(most):
         finished = done(state)
@@ -122,7 +124,7 @@ def _with_rows(whole: _Arrays, rows: np.ndarray, some: _Arrays) -> _Arrays:
 def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> _Arrays:
     """``step`` applied so often to a tuple of arrays; NumPy stops where nothing changes any more."""
     if array_module(*state) is not np:
-        return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
+        return fori_loop(0, times, lambda _, at: step(at), state)
     for _ in range(times):
         before, state = state, step(state)
         if all(old.tobytes() == new.tobytes() for old, new in zip(before, state, strict=True)):  # NaN is NaN
@@ -133,7 +135,7 @@ def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> 
 def collected(step: Callable[..., tuple[Any, Any]], state: Any, given: Sequence[Any]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
-        return jax.lax.scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
+        return scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
     every = []
     for one in given:
         state, found = step(state, one)

@@ -1,13 +1,16 @@
-"""Array operations for curves of privacy losses: in NumPy if concrete, as one compiled program if traced.
+"""Array operations for curves of privacy losses: in NumPy for NumPy's arrays, as compiled programs for JAX's.
 
-The formulas of this room are written once, over arrays. Concrete arguments are NumPy arrays, which compile nothing;
-what a caller traces stays traced, and each formula that is worth a program of its own becomes one.
+The formulas of this room are written once, over arrays. The array in decides the array out: NumPy's arrays and Python's
+numbers are answered in NumPy, which compiles nothing; where one number is JAX's, traced or not, the answer is JAX's, on
+its device, by one compiled program a formula. Both are float64.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +21,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.float64 import own_rules
 
 
 def concrete(tree: object) -> Any:
@@ -25,34 +29,102 @@ def concrete(tree: object) -> Any:
     return tree if _validate.is_traced(tree) else jax.tree.map(np.asarray, tree)
 
 
+def as_arrays(tree: object) -> Any:
+    """``tree`` with NumPy's and Python's numbers as NumPy's arrays; JAX's stay."""
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), tree)
+
+
 def float64(value: ArrayLike) -> Array:
-    """``value`` as a float64 array: NumPy's unless it is traced."""
-    return jnp.asarray(value, jnp.float64) if _validate.is_traced(value) else np.asarray(value, np.float64)
+    """``value`` as a float64 array: JAX's if one of its numbers is, else NumPy's."""
+    return array_module(value).asarray(value, np.float64)
+
+
+def beside(tree: Any, source: object) -> Any:
+    """``tree``, whose leaves are NumPy's, with JAX's arrays on the devices of ``source`` if that holds any at hand."""
+    held = [x for x in jax.tree.leaves(source) if isinstance(x, jax.Array)]
+    if not held or _validate.is_traced((tree, held)):
+        return tree
+
+    def put(leaf: Array) -> Array:
+        if isinstance(leaf, jax.Array):
+            return leaf
+        like = next((x for x in held if x.shape == np.shape(leaf)), held[0])
+        if not getattr(like, "committed", True):
+            return jnp.asarray(leaf)
+        if like.shape == np.shape(leaf) or len(like.sharding.device_set) == 1:
+            return jax.device_put(leaf, like.sharding)
+        return jnp.asarray(leaf)  # uncommitted: a program puts it beside the others
+
+    return jax.tree.map(put, tree)
 
 
 @contextlib.contextmanager
 def quiet_float64() -> Iterator[None]:
-    """Float64 in JAX, and NumPy as silent as JAX: overflow and NaN are results that formulas handle."""
-    with jax.enable_x64(True), np.errstate(all="ignore"):
+    """Float64 by our `own_rules`, and NumPy as silent as JAX: overflow and NaN are results that formulas handle."""
+    with own_rules(), np.errstate(all="ignore"):
         yield
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``jax.jit(function, **options)`` where an argument holds a JAX array; ``function`` itself in NumPy."""
+_inside = contextvars.ContextVar("inside", default=False)
+
+
+def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator of formulas in float64: as they are over NumPy's arrays, one compiled program where one is JAX's.
+
+    A formula inside another one becomes a part of its program. Arguments that are named ``static`` are no arrays.
+    Programs have no derivatives, and say so: see `_refusing`.
+    """
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        program = jax.jit(function, **options)
+        signature = inspect.signature(function)
+
+        def alone(*args: Any, **kwargs: Any) -> Any:
+            token = _inside.set(True)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _inside.reset(token)
+
+        program = jax.jit(alone, static_argnames=static)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if array_module(args, kwargs) is np:
-                with np.errstate(all="ignore"):
-                    return function(*args, **kwargs)
-            return program(*args, **kwargs)
+            if _inside.get():
+                return function(*args, **kwargs)
+            with quiet_float64():
+                if array_module(args, kwargs) is np:
+                    return as_arrays(alone(*args, **kwargs))
+                given = signature.bind(*args, **kwargs).arguments
+                fixed = {name: given.pop(name) for name in static if name in given}
+                if _validate.is_traced(given):
+                    return _refusing(lambda given: program(**given, **fixed), given)
+                return program(**given, **fixed)
 
         return call
 
     return wrap
+
+
+def _refusing(function: Callable[[Any], Any], given: Any) -> Any:
+    """``function(given)``; raises where a derivative of it is asked for.
+
+    What is computed is a bound on a grid: where cells and events are chosen anew it has kinks, and JAX's rules would
+    make NaN of them.
+    """
+    leaves, structure = jax.tree.flatten(given)
+    run = jax.custom_jvp(lambda *leaves: function(jax.tree.unflatten(structure, leaves)))
+
+    def rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        if not all(isinstance(tangent, jax.custom_derivatives.SymbolicZero) for tangent in tangents):
+            raise NotImplementedError(
+                "PLDs, privacy profiles and trade-off curves have no derivatives: they are bounds on a grid; "
+                "jaxacct.delta and jaxacct.epsilon have, or take finite differences, or jax.lax.stop_gradient first"
+            )
+        found = run(*primals)
+        return found, jax.tree.map(jax.custom_derivatives.zero_from_primal, found)
+
+    run.defjvp(rule, symbolic_zeros=True)
+    return run(*leaves)
 
 
 def put(array: Array, index: Array, value: Array) -> Array:

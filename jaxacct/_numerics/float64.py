@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import jax
@@ -12,6 +13,16 @@ import numpy as np
 from jaxacct import _validate
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@contextlib.contextmanager
+def own_rules() -> Iterator[None]:
+    """Float64, whatever a user's program is set to: also where types must agree, or where NaN are looked for.
+
+    Formulas add whole numbers to others, and handle NaN.
+    """
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"), jax.debug_nans(False):
+        yield
 
 
 def settled(*values: Any, buffers: bool = True) -> list[Any]:
@@ -39,7 +50,7 @@ def reentrant_x64(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        with jax.enable_x64(True):
+        with own_rules():
             return function(*args, **kwargs)
 
     return cast(_Function, inner)
@@ -51,7 +62,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
         *given, named = settled(*args, kwargs)
-        with jax.enable_x64(True):
+        with own_rules():
             return function(*given, **named)
 
     return inner

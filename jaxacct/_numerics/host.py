@@ -19,6 +19,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.manual_axes import while_loop
 
 _Tree = TypeVar("_Tree")
 
@@ -101,9 +102,9 @@ def barrier(tree: _Tree) -> _Tree:
 
 
 def loop(going: Callable[[Any], Array], step: Callable[[Any], Any], state: Any) -> Any:
-    """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
+    """``step`` applied to a tuple of arrays as long as it is ``going``; ``while_loop`` of JAX inside a trace."""
     if array_module(state) is not np:
-        return jax.lax.while_loop(going, step, state)
+        return while_loop(going, step, state)
     while going(state):
         state = step(state)
     return state

@@ -45,6 +45,11 @@ def mechanism(cls: type[T]) -> type[T]:
     return made
 
 
+def replaced(tree: T, **fields: Any) -> T:
+    """``tree``, a dataclass, with other values in some fields, not checked."""
+    return unchecked(type(tree), **{**vars(tree), **fields})
+
+
 def unchecked(cls: type[T], **fields: Any) -> T:
     """A ``cls`` whose values are not checked: numbers from inside a program may be invalid, and then fail closed."""
     made = object.__new__(cls)

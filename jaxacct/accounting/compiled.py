@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import stopped
 from jaxacct._numerics.least import first_least
+from jaxacct._numerics.manual_axes import alike
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
@@ -84,9 +85,10 @@ def _compiled_slopes(
     worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
 
     def parts(*numbers: Any) -> tuple[list[Any], list[Any]]:
-        return Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2]
+        return alike(Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2], numbers)
 
-    spread = [jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers]
+    # In `shard_map`, what is the same on all devices has a derivative on each of them here.
+    spread, at = alike(([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers], at), numbers)
     (pairs, counts), pull = jax.vjp(parts, *spread)
     if _is_single(batch):
         (pair,) = pairs
@@ -130,7 +132,7 @@ def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tup
         return found.delta, found.slope
 
     _, pull, slope = jax.vjp(curve, pairs, has_aux=True)
-    (both,) = jax.vmap(pull)(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)))
+    (both,) = jax.vmap(pull)(alike(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)), at))
     fine, rough = (jax.tree.map(lambda x: x[window], both) for window in (0, 1))  # noqa: B023
     trusted = lambda a, b: jnp.where(jnp.abs(a - b) <= DIGITS * jnp.abs(a), a, jnp.nan)  # noqa: E731
     return trusted(*slope), jax.tree.map(trusted, fine, rough)

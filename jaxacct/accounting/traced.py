@@ -17,11 +17,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import own_rules
+from jaxacct._numerics.manual_axes import in_auto_mode, result_type
 from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.compiled import compiled_answer
@@ -68,8 +69,7 @@ def traced_answer(
     constants = _Constants(np.asarray(leaf, np.float64) for leaf, free in zip(leaves, traced, strict=True) if not free)
     numbers = [leaf for leaf, free in zip(leaves, traced, strict=True) if free]
     shape, smooth = outline(question, constants, [np.shape(number) for number in numbers])
-    lower, upper = _answer.bind(
-        *numbers,
+    asked = dict(
         question=question,
         constants=constants,
         shape=shape,
@@ -80,7 +80,7 @@ def traced_answer(
         wide=bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
         compiled=_compiled.value,
     )
-    return Bounds(lower, upper)
+    return Bounds(*in_auto_mode(lambda *numbers: _answer.bind(*numbers, **asked), shape, *numbers))
 
 
 # Parameters of the primitive: ``question`` and ``constants``; ``shape`` of an answer; whether it is ``smooth``, which
@@ -92,8 +92,8 @@ _answer.multiple_results = True
 
 
 @_answer.def_abstract_eval
-def _(*_: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **__: Any):
-    return [ShapedArray((*sizes, *shape), _dtype(wide)) for _ in range(2 + sum(wanted))]
+def _(*numbers: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **_: Any):
+    return [result_type((*sizes, *shape), _dtype(wide), *numbers)] * (2 + sum(wanted))
 
 
 @_answer.def_impl
@@ -179,7 +179,7 @@ def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any])
 
 def _in_program(*numbers: Any, **asked: Any) -> list[jax.Array]:
     """The answer as a part of a program."""
-    with jax.enable_x64(True):
+    with own_rules():
         spread = [jnp.reshape(x, shape) for x, shape in zip(numbers, _spread(numbers, asked), strict=True)]
         lower, upper, *slopes = compiled_answer(asked["question"], asked["constants"], spread, asked["wanted"])
         dtype = _dtype(asked["wide"])
@@ -193,8 +193,8 @@ _called.multiple_results = True
 
 
 @_called.def_abstract_eval
-def _(*_: Any, number: int, shape: tuple[int, ...], **__: Any) -> list[Any]:
-    return [ShapedArray(shape, np.uint32)] * number
+def _(*numbers: Any, number: int, shape: tuple[int, ...], **_: Any) -> list[Any]:
+    return [result_type(shape, np.uint32, *numbers)] * number
 
 
 def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:

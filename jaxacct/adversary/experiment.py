@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.compare import enclose as families
@@ -198,4 +199,4 @@ def whole_curve(epsilon: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Bo
 def to_trade_off(one: Experiment) -> TradeOff:
     """The trade-off curve, bounded from below: masses are rounded up."""
     factor = 1.0 + (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)
-    return TradeOff(one.p * factor, one.q * factor, "lower")
+    return unchecked(TradeOff, widths=one.p * factor, drops=one.q * factor, bound="lower")

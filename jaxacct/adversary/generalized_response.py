@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.curve_arrays import concrete
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Query, experiment
 from jaxacct.losses.compare.enclose import Curve
@@ -61,7 +62,8 @@ class GeneralizedResponse:
         factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * EPS
         widths: Array = np.concatenate([lie[order], truth[order][::-1]]) * factor
         drops: Array = np.concatenate([truth[order], lie[order][::-1]]) * factor
-        return TradeOff(widths, drops, "lower" if self.bound == "upper" else "upper")
+        bound = "lower" if self.bound == "upper" else "upper"
+        return unchecked(TradeOff, widths=widths, drops=drops, bound=bound)
 
     def pld(self, grid: LossGrid) -> PLD:
         """The law on ``grid``, rounded to the side of ``bound``."""

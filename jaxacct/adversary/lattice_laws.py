@@ -7,7 +7,6 @@ lattice is chosen to hold them where there is one.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, Query, experiments_of
 from jaxacct.losses.compare.suprema import infimum
@@ -132,12 +132,13 @@ def laws_of(query: Query, grid: LossGrid, relation: str) -> list[tuple[Law, Law]
         return [(_split(e, grid), _garbled(e, grid)) for e in finite]
     if not isinstance(query, Mechanism):
         if isinstance(query, TradeOff):
-            sides = [dataclasses.replace(query, bound=b).profile(grid) for b in ("lower", "upper")]
+            sides = [replaced(query, bound=b).profile(grid) for b in ("lower", "upper")]
         elif isinstance(query, PrivacyProfile):
-            sides = [dataclasses.replace(query, bound=b).on(grid) for b in ("upper", "lower")]
+            sides = [replaced(query, bound=b).on(grid) for b in ("upper", "lower")]
         else:
             sides = [
-                PrivacyProfile(conversions.pld_excess(query, grid, literal=b), grid, b) for b in ("upper", "lower")
+                unchecked(PrivacyProfile, excess=conversions.pld_excess(query, grid, literal=b), grid=grid, bound=b)
+                for b in ("upper", "lower")
             ]
         # A curve from below need not be convex where it was cut or rounded; its hull is.
         sides[1] = infimum([sides[1]])
@@ -246,4 +247,4 @@ def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGri
     dense: Array = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
     none: Array = np.float64(infinite)
-    return PLD(dense, none, grid, bound)
+    return unchecked(PLD, masses=dense, infinity_mass=none, grid=grid, bound=bound)

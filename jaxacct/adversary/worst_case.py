@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.experiment import by_direction
@@ -40,7 +41,8 @@ class WorstCase:
     @property
     def profile(self) -> PrivacyProfile:
         """The upper bound as a curve: a guarantee at every epsilon."""
-        return PrivacyProfile(np.maximum.reduce([t.upper for t in self.directions]), self.grid, "upper")
+        highest = np.maximum.reduce([t.upper for t in self.directions])
+        return unchecked(PrivacyProfile, excess=highest, grid=self.grid, bound="upper")
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``.
@@ -57,7 +59,9 @@ class WorstCase:
         """``(lower, upper)`` of one direction's H - (1 - gamma)_+ at epsilons (n,), on the lattice or not."""
         tables = self.directions[min(side, len(self.directions) - 1)]
         perfect = -np.expm1(np.minimum(epsilon, 0.0))
-        upper = np.asarray(PrivacyProfile(tables.upper, self.grid, "upper").hockey_stick(epsilon))
+        upper = np.asarray(
+            unchecked(PrivacyProfile, excess=tables.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
+        )
         lower = _lower_at(tables.lower, tables.upper, self.grid, epsilon)
         return np.maximum(lower - perfect - 4 * EPS, 0.0), upper - perfect + 4 * EPS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.manual_axes import while_loop
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.expost.conversions import approximate_epsilon
@@ -96,7 +96,7 @@ def loop(
         return steps + 1, passed, scores.at[steps].set(score), inner
 
     start = jnp.int32(0), jnp.array(False), jnp.full(count, jnp.nan, caller_dtype()), carried
-    return jax.lax.while_loop(unfinished, step, start)
+    return while_loop(unfinished, step, start)
 
 
 def _python_loop(

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.manual_axes import fori_loop
 from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
 _NEWTON = 40
@@ -93,7 +94,7 @@ def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike)
         excess = constant - 3.0 * jax.nn.softplus(-x) + 2.0 * jax.nn.softplus(x)
         return x - excess / (2.0 + jax.nn.sigmoid(-x))
 
-    x = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(constant))
+    x = fori_loop(0, _NEWTON, newton, jnp.zeros_like(constant))
     # Any split is valid: rounding x costs utility and no privacy.
     threshold, queries = epsilon * jax.nn.sigmoid(-x), epsilon * jax.nn.sigmoid(x)
     sigma = sensitivity * jnp.sqrt(0.5 * order / threshold) * UP

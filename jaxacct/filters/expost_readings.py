@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.manual_axes import fori_loop
 from jaxacct._numerics.rounding import deflated
 
 _TOLERANCE = 2.0**-40
@@ -36,7 +37,7 @@ def _root(log_weights: Array, slopes: Array, sums: Array, log_delta: Array) -> t
         under = jax.nn.logsumexp(log_weights + slopes * (middle[..., None] - sums), axis=-1) < -log_delta
         return jnp.where(under, middle, left), jnp.where(under, right, middle)
 
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
+    low, high = fori_loop(0, _HALVINGS, halve, (low, high))
     margin = _TOLERANCE * (1 + jnp.abs(high))
     return low - margin, high + margin
 

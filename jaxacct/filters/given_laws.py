@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from jaxacct._numerics.host import floats
+from jaxacct._numerics.pytree import replaced
 from jaxacct.losses.curves.pld import PLD
 
 _MOST = 1.0 + 1e-3  # what upper masses may sum up to: rounding up costs some
@@ -24,7 +23,7 @@ def completed(law: PLD, rounding: float = 0.0) -> PLD:
     good = (masses >= 0).all(-1) & (infinity >= 0) & (total <= _MOST)
     missing = 1.0 - total
     missing = xp.where(missing > rounding, missing, 0.0)
-    return dataclasses.replace(
+    return replaced(
         law,
         masses=xp.where(good[..., None], masses, np.nan),
         infinity_mass=xp.where(good, xp.minimum(infinity + missing, 1.0), np.nan),

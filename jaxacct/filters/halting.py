@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct.filters.base import Filter
 
 _MOST = 2**31 - 2
@@ -105,10 +106,10 @@ def halting_scan(
             raise ValueError(
                 f"filter must have one budget, got a batch of shape {np.shape(admitted)}; map over it with jax.vmap"
             )
-        moved = jax.lax.cond(admitted, lambda: _like(shapes, run()), lambda: loop.carry)
+        moved = cond(admitted, lambda: _like(shapes, run()), lambda: loop.carry)
         return Halted(moved, after, loop.steps + admitted.astype(jnp.int32), ~admitted)
 
-    return jax.lax.while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))
+    return while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))
 
 
 def _like(shapes: Any, moved: Any) -> Any:

@@ -26,6 +26,7 @@ from jaxacct import (
     adversary,
     filters,
 )
+from tests import stored
 
 STEP = 0.125
 GRID = LossGrid(STEP, -64, 129)
@@ -60,7 +61,7 @@ def law(epsilon, infinite=0.0, grid=GRID, bound="upper") -> PLD:
 def broken(grid=GRID) -> list[PLD]:
     """Arrays that are no law: not a number, negative, without mass."""
     good = law(grid.spacing, grid=grid).masses
-    return [PLD(m, np.zeros(()), grid) for m in (np.full(grid.size, np.nan), -good, np.zeros(grid.size))]
+    return [stored.law(m, np.zeros(()), grid) for m in (np.full(grid.size, np.nan), -good, np.zeros(grid.size))]
 
 
 @functools.cache

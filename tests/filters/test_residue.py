@@ -8,6 +8,7 @@ import pytest
 from jaxacct import PLD, LossGrid
 from jaxacct.filters import check_residue, residue
 from jaxacct.mechanisms import RandomizedResponse
+from tests import stored
 from tests.contract.filter_cases import GRID, STEP, honest, response
 
 
@@ -48,7 +49,7 @@ def test_a_bad_query_is_refused():
     budget = pure_dp()
     good = budget.prepare(RandomizedResponse(STEP))
     for masses in (np.full(GRID.size, np.nan), -np.asarray(good.masses), np.zeros(GRID.size)):
-        admitted, state = budget.update(PLD(masses, np.zeros(()), GRID, "upper"), budget.init())
+        admitted, state = budget.update(stored.law(masses, np.zeros(()), GRID), budget.init())
         assert not bool(admitted)
         assert float(state.parameter) == 8.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, supremum
 from jaxacct.losses.curves import trade_off as tradeoff
-from tests import finite
+from tests import finite, stored
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -48,12 +48,12 @@ def test_suprema_of_batches_of_trade_off_curves_are_those_of_their_rows():
 def test_what_is_not_a_number_is_read_to_the_safe_side():
     for bound, first in (("lower", [1.0, 0.0]), ("upper", [0.0, 1.0])):
         for broken in ([np.nan, 0.5], [0.5, np.nan]):
-            widths, drops = tradeoff.arrays(TradeOff(np.array(broken), np.array([0.5, 0.5]), bound))
-            again = tradeoff.arrays(TradeOff(np.array([0.5, 0.5]), np.array(broken), bound))
+            widths, drops = tradeoff.arrays(stored.trade_off(np.array(broken), np.array([0.5, 0.5]), bound))
+            again = tradeoff.arrays(stored.trade_off(np.array([0.5, 0.5]), np.array(broken), bound))
             for w, d in ((widths, drops), again):
                 np.testing.assert_array_equal(w, [0.0, 1.0])
                 np.testing.assert_array_equal(d, first)
-    batch = TradeOff(np.array([[0.5, 0.5], [np.nan, 1.0]]), np.full((2, 2), 0.5))
+    batch = stored.trade_off(np.array([[0.5, 0.5], [np.nan, 1.0]]), np.full((2, 2), 0.5))
     widths, drops = tradeoff.arrays(batch)
     np.testing.assert_array_equal(widths, [[0.5, 0.5], [0.0, 1.0]])
     np.testing.assert_array_equal(drops, [[0.5, 0.5], [1.0, 0.0]])

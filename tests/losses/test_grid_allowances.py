@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, LossGrid, PrivacyProfile
+from tests import stored
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
@@ -48,7 +49,7 @@ def test_values_of_curves_and_curves_of_values():
     rng = np.random.default_rng(7)
     height = rng.random(33) * np.exp(np.minimum(grid.losses, 0.0)) * np.linspace(0.2, 0.01, 33)
     for bound, sign in (("upper", 1), ("lower", -1)):
-        profile = PrivacyProfile(height, grid, bound)
+        profile = stored.profile(height, grid, bound)
         truth = Long(height) - np.expm1(np.minimum(Long(grid.losses), 0))
         gap, left = sign * (profile.values() - truth), grid.losses < 0
         identity = truth - height

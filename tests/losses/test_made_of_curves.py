@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import LossGrid, PrivacyProfile, TradeOff
+from jaxacct import LossGrid, TradeOff
 from jaxacct.losses.compare import suprema as extremes
 from jaxacct.losses.compare.attack import bayes_risk
 from jaxacct.losses.compare.distance import delta_divergence_of_trade_offs
 from jaxacct.losses.curves import trade_off as tradeoff
+from tests import stored
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -67,7 +68,7 @@ def test_a_risk_is_rounded_by_its_order_and_two_units(bound, sign):
 def test_a_sequence_of_batches_is_a_family_of_batches():
     grid = LossGrid(0.5, -2, 5)
     rng = np.random.default_rng(3)
-    one, other = (PrivacyProfile(rng.uniform(0, 0.1, (2, 5)), grid) for _ in range(2))
+    one, other = (stored.profile(rng.uniform(0, 0.1, (2, 5)), grid) for _ in range(2))
     np.testing.assert_array_equal(extremes.supremum([one, other]).excess, np.maximum(one.excess, other.excess))
     np.testing.assert_array_equal(extremes.supremum(one).excess, one.excess.max(0))
     longer = LossGrid(0.5, -3, 7)

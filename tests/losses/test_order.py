@@ -12,7 +12,7 @@ import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, is_chain, supremum
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings
 from jaxacct.losses.compare.suprema import infimum
-from tests import finite
+from tests import finite, stored
 
 GRID = LossGrid(1 / 32, -320, 641)
 
@@ -86,7 +86,7 @@ def test_the_order_runs_traced_and_in_batches():
     np.testing.assert_array_equal(np.asarray(found.verdict), [YES, NO])
     mapped = jax.vmap(lambda a: dominates(a, upper).verdict)(batch)
     np.testing.assert_array_equal(np.asarray(mapped), [YES, NO])
-    broken = PrivacyProfile(np.full(GRID.size, np.nan), GRID)
+    broken = stored.profile(np.full(GRID.size, np.nan), GRID)
     # No privacy is what a broken upper curve is read as: nobody else's curve dominates it.
     assert int(jax.jit(lambda a, b: dominates(a, b).verdict)(upper, broken)) == NO
 
@@ -259,7 +259,7 @@ def test_families_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="bound must be that of the curves"):
         supremum([one], bound="lower")
     with pytest.raises(ValueError, match="PrivacyProfile must hold numbers, got nan"):
-        dominates(one, PrivacyProfile(one.excess * np.nan, GRID))
+        dominates(one, stored.profile(one.excess * np.nan, GRID))
     with pytest.raises(ValueError, match="grid must be given for a family of trade-off curves"):
         infimum([curve(finite.failing("1/10"))])
     with pytest.raises(ValueError, match="tolerance must be a finite number of at least 0"):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import PLD, Composed, Gaussian, Laplace, LossGrid, PoissonSampled, PrivacyProfile, TradeOff
+from jaxacct import Composed, Gaussian, Laplace, LossGrid, PoissonSampled, PrivacyProfile, TradeOff
 from jaxacct.losses.compare import order
+from tests import stored
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -83,10 +84,10 @@ def test_curves_that_hold_nan_are_refused_wherever_it_is():
     grid = LossGrid(0.5, -2, 5)
     good = PrivacyProfile(np.full(5, 0.1), grid)
     bad = [
-        PrivacyProfile(np.array([0.1, 0.1, math.nan, 0.1, 0.1]), grid),
-        PLD(np.array([0.2, 0.2, 0.2, 0.2, math.nan]), np.array(0.0), grid),
-        PLD(np.full(5, 0.2), np.array(math.nan), grid),
-        TradeOff(np.array([0.5, 0.5]), np.array([0.5, math.nan])),
+        stored.profile(np.array([0.1, 0.1, math.nan, 0.1, 0.1]), grid),
+        stored.law(np.array([0.2, 0.2, 0.2, 0.2, math.nan]), np.array(0.0), grid),
+        stored.law(np.full(5, 0.2), np.array(math.nan), grid),
+        stored.trade_off(np.array([0.5, 0.5]), np.array([0.5, math.nan])),
     ]
     for one in bad:
         for members in ([one], [good, one], [jaxacct.Gaussian(1.0), one]):

@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 import jaxacct
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
 from jaxacct.losses.curves import trade_off as tradeoff
-from tests import finite
+from tests import finite, stored
 
 ALPHA = np.array([0.0, 1e-9, 1e-3, 0.1, 0.25, 0.4, 0.5, 0.7, 0.9, 0.999, 1.0])
 
@@ -178,7 +178,7 @@ def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
     widths = rng.dirichlet(np.ones(4), 200)  # slopes next to 1, and far from it
     drops = widths * np.exp(rng.normal(size=widths.shape) * 10.0 ** rng.uniform(-9, 0, (200, 1)))
     drops /= drops.sum(-1, keepdims=True)
-    curve = TradeOff(jnp.asarray(widths, jnp.float32), jnp.asarray(drops, jnp.float32), bound)
+    curve = stored.trade_off(jnp.asarray(widths, jnp.float32), jnp.asarray(drops, jnp.float32), bound)
     with jax.enable_x64(True):
         a, b = (np.asarray(x)[..., None] for x in tradeoff.arrays(curve))
     gamma = np.exp(rng.normal(size=60) * 10.0 ** rng.uniform(-9, 0, 60))

@@ -15,6 +15,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
+from jaxacct._numerics.pytree import replaced
 from jaxacct._numerics.rounding import inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
@@ -133,7 +134,7 @@ def _for_both(law: PLD) -> PLD:
     singular = xp.maximum(1.0 - q.sum() - infinite, 0.0)
     more = xp.maximum(turned - masses, 0.0).sum() + (q.sum() - turned.sum()) + singular
     doubt = 2.0**-52 * (16.0 + 4.0 * grid.size)
-    return dataclasses.replace(law, masses=masses, infinity_mass=infinite + (more + doubt))
+    return replaced(law, masses=masses, infinity_mass=infinite + (more + doubt))
 
 
 @reentrant_x64

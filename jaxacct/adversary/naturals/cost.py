@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.experiment import Query, whole_curve
 from jaxacct.adversary.lattice_laws import lattice_index, on_lattice
@@ -82,7 +83,7 @@ class NaturalFilterCost:
             return self.table.profile if grid is None else self.table.profile.on(grid)
         grid = self.compositions.grid if grid is None else grid
         found = [self.excess(grid.losses, side)[1] for side in range(len(self.trees))]
-        return PrivacyProfile(np.maximum.reduce(found), grid, "upper")
+        return unchecked(PrivacyProfile, excess=np.maximum.reduce(found), grid=grid, bound="upper")
 
 
 def natural_filter_cost(

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.curve_arrays import concrete
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
@@ -96,7 +97,15 @@ class Counterexample:
         plans = [one_more(b, self.first) for b in self.branches]
         if compositions.finite:
             return supremum([to_trade_off(compositions.exact(n, self.side)) for n in plans])
-        curves = [PrivacyProfile(concrete(compositions.nodes(n, self.side).upper), compositions.grid) for n in plans]
+        curves = [
+            unchecked(
+                PrivacyProfile,
+                excess=concrete(compositions.nodes(n, self.side).upper),
+                grid=compositions.grid,
+                bound="upper",
+            )
+            for n in plans
+        ]
         return supremum(curves)
 
     def profile(self, epsilon: ArrayLike) -> Bounds:

@@ -15,7 +15,9 @@ from jax.core import Tracer
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand
+from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family
@@ -93,7 +95,9 @@ class PricedBoxFilter(UnitFilter):
     @property
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
-        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
+        return ProfileGuarantee(
+            unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), _STATEMENT
+        )
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
@@ -191,7 +195,7 @@ def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
     if not isinstance(spent, Tracer):
         return cheaper() if bool((spent == 0).any()) else jnp.bool_(False)
     shape = jax.eval_shape(cheaper).shape
-    return jax.lax.cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
+    return cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
 
 
 @functools.lru_cache(64)
@@ -219,4 +223,4 @@ def _count(box: PricedBoxFilter, query: object, state: MenuState) -> Array:
         return admitted, count + admitted.astype(jnp.int32), state
 
     start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
-    return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]
+    return while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, erf, repeated
 from jaxacct._numerics.host import hosted
+from jaxacct._numerics.manual_axes import scan, while_loop
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.table import DEAR
@@ -207,7 +208,7 @@ def _left_by_runs(box: PriceTable, lines: Lines, runs: Array, left: Array) -> Ar
         return good & (done < runs) & (left >= 0)
 
     # Stops once nothing fits: a refused query may ask for 10^9 runs.
-    _, found = jax.lax.while_loop(
+    _, found = while_loop(
         lambda state: going(state).any(),
         lambda state: (state[0] + 1.0, jnp.where(going(state), run(state[1]), state[1])),
         (jnp.float64(0.0), jnp.asarray(left)),
@@ -228,4 +229,4 @@ def _left_by_parts(box: PriceTable, parts: list[Part], left: Array) -> Array:
         return _left_by_runs(box, part[:2], part[2], left), None
 
     start = jnp.broadcast_to(jnp.asarray(left), shape)
-    return jax.lax.scan(body, start, (noise, rate, runs))[0]
+    return scan(body, start, (noise, rate, runs))[0]

@@ -14,6 +14,7 @@ from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters.mixture_of_orders import logs_of
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -234,7 +235,7 @@ def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     _, failing, excess = floats(fails, curve.excess)
     failing, all_of_it = failing[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
     excess = inflated((1 - failing) * excess + failing * all_of_it, 8 * EPS)
-    return PrivacyProfile(concrete(excess), curve.grid, "upper")
+    return unchecked(PrivacyProfile, excess=concrete(excess), grid=curve.grid, bound="upper")
 
 
 def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:

@@ -13,6 +13,7 @@ from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, on_host
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -67,7 +68,7 @@ def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
     """The curve plus ``slack`` at every epsilon (at most that of no privacy)."""
     limit = np.minimum(np.exp(profile.grid.losses), 1.0)
     excess = np.minimum(np.asarray(profile.excess, np.float64) + inflated(slack, 2.0**-50), limit)
-    return decreasing(PrivacyProfile(concrete(excess), profile.grid, "upper"))
+    return decreasing(unchecked(PrivacyProfile, excess=concrete(excess), grid=profile.grid, bound="upper"))
 
 
 def decreasing(profile: PrivacyProfile) -> PrivacyProfile:
@@ -84,7 +85,7 @@ def decreasing(profile: PrivacyProfile) -> PrivacyProfile:
     below = np.minimum.accumulate(share[..., ::-1], -1)[..., ::-1] * gamma
     below = np.minimum(inflated(below, 8 * EPS), excess[..., : center + 1])
     lowered = np.concatenate([below[..., :-1], above], -1)
-    return PrivacyProfile(concrete(lowered), profile.grid, "upper")
+    return unchecked(PrivacyProfile, excess=concrete(lowered), grid=profile.grid, bound="upper")
 
 
 def certified(excess: np.ndarray, grid: LossGrid, epsilon: float, delta: float) -> PrivacyProfile:
@@ -94,7 +95,7 @@ def certified(excess: np.ndarray, grid: LossGrid, epsilon: float, delta: float) 
         ArithmeticError: it misses the target (``epsilon``, ``delta``).
     """
     worst = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
-    profile = decreasing(PrivacyProfile(concrete(worst), grid, "upper").symmetrise())
+    profile = decreasing(unchecked(PrivacyProfile, excess=concrete(worst), grid=grid, bound="upper").symmetrise())
     reached = float(profile.hockey_stick(epsilon))
     if not reached <= delta:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
@@ -73,7 +74,10 @@ def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
     step = LossGrid(laws.grid.spacing, -laws.below, laws.below + laws.above + 1)
     nothing: Any = np.zeros(())
     # What the finite losses do not hold is at infinity.
-    singles = [PLD(m, np.maximum(1.0 - m.sum(), nothing), step) for m in laws.masses]
+    singles = [
+        unchecked(PLD, masses=m, infinity_mass=np.maximum(1.0 - m.sum(), nothing), grid=step, bound="upper")
+        for m in laws.masses
+    ]
     return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta, 30)
 
 
@@ -109,7 +113,8 @@ def _law(query: Mechanism, grid: LossGrid) -> PLD:
     place = np.maximum(np.arange(law.grid.lowest, law.grid.highest + 1) - grid.lowest, 0)
     inside, room = place < grid.size, UNIT * (masses.size + 8.0)
     infinite = inflated(law.infinity_mass + masses[~inside].sum(), room)
-    return PLD(inflated(np.bincount(place[inside], masses[inside], grid.size), room), infinite, grid)
+    moved = inflated(np.bincount(place[inside], masses[inside], grid.size), room)
+    return unchecked(PLD, masses=moved, infinity_mass=infinite, grid=grid, bound="upper")
 
 
 class _Powers:

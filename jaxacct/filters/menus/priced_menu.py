@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, hosted, on_device
+from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
@@ -68,7 +69,7 @@ class PricedMenuFilter(UnitFilter):
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
         statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
-        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), statement)
+        return ProfileGuarantee(unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), statement)
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.

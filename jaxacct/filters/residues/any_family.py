@@ -15,6 +15,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
+from jaxacct._numerics.pytree import replaced
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import number
@@ -72,8 +73,8 @@ def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TO
     _validate.scalar(_validate.finite, tolerance=tolerance)
     if query.bound != "upper":
         raise ValueError(f"query must be an upper PLD, got bound {query.bound!r}")
-    left = dataclasses.replace(after, bound="upper").compose(query)
-    return _compare(left, dataclasses.replace(before, bound="upper"), float(tolerance))
+    left = replaced(after, bound="upper").compose(query)
+    return _compare(left, replaced(before, bound="upper"), float(tolerance))
 
 
 @hosted
@@ -116,7 +117,7 @@ class ResidueFilter:
     def guarantee(self) -> ProfileGuarantee:
         """The first budget's curve, and the tolerance of every step; a proven bound."""
         slack = self.rounds * self.tolerance
-        profile = PrivacyProfile.from_pld(dataclasses.replace(self.curve(self.init().parameter), bound="upper"))
+        profile = PrivacyProfile.from_pld(replaced(self.curve(self.init().parameter), bound="upper"))
         return ProfileGuarantee(raised(profile, slack), _STATEMENT.format(rounds=self.rounds, slack=slack))
 
     @reentrant_x64

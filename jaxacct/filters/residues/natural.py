@@ -16,6 +16,7 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
+from jaxacct._numerics.pytree import replaced
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.cost import TOLERANCE
@@ -177,10 +178,10 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
     if isinstance(budget, PrivacyProfile):
         return budget
     if isinstance(budget, PLD):
-        return PrivacyProfile.from_pld(dataclasses.replace(budget, bound="upper"))
+        return PrivacyProfile.from_pld(replaced(budget, bound="upper"))
     if isinstance(budget, TradeOff):
         made = Compositions(declared.family, declared.rounds, declared.relation, grid)
-        return dataclasses.replace(budget, bound="lower").profile(made.grid if grid is None else grid)
+        return replaced(budget, bound="lower").profile(made.grid if grid is None else grid)
     return PrivacyProfile.from_mechanism(budget, "upper", relation=declared.relation, grid=grid)
 
 

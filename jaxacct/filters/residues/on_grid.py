@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from jax import Array
 
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.printing import number
 from jaxacct.losses.curves.conversions import grid_of_pld
@@ -41,7 +41,7 @@ def nothing(grid: LossGrid) -> ComposedState:
 
 def law_of(state: ComposedState, grid: LossGrid) -> PLD:
     """The state as an upper law (inside ``enable_x64``)."""
-    return PLD(join(state.masses), join(state.infinity), grid, "upper")
+    return unchecked(PLD, masses=join(state.masses), infinity_mass=join(state.infinity), grid=grid, bound="upper")
 
 
 def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
@@ -73,7 +73,7 @@ def admitted_if(
     law = completed(law)
     xp, masses, infinity = floats(law.masses, law.infinity_mass)
     admitted = (masses >= 0).all() & (infinity >= 0)
-    made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
+    made = after(state, replaced(law, masses=masses, infinity_mass=infinity), grid)
     admitted &= within(law_of(made, grid))
     if rounds is not None:
         admitted &= state.rounds < rounds

@@ -21,6 +21,7 @@ from jaxacct._numerics.arrays import Array, array_module, histogram, running_gre
 from jaxacct._numerics.host import barrier, each, floats, hosted, on_device, on_host
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
@@ -162,7 +163,8 @@ def _of_pld(pld: PLD) -> TradeOff:
     none = xp.zeros_like(infinity)
     up = 1.0 + 8.0 * EPS * (1.0 + xp.abs(losses))
     widths = xp.concatenate([none, p * up, infinity], -1)
-    return TradeOff(widths, xp.concatenate([xp.minimum(singular, 1.0), q * up, none], -1), "lower")
+    drops = xp.concatenate([xp.minimum(singular, 1.0), q * up, none], -1)
+    return unchecked(TradeOff, widths=widths, drops=drops, bound="lower")
 
 
 def _experiments(query: Query, relation: str) -> list[Experiment] | None:

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, float64, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.compare.enclose import bound_of, excess_of_segments
@@ -28,7 +28,7 @@ __all__ = ["advantage", "bayes_risk", "power"]
 def advantage(curve: PLD | PrivacyProfile | TradeOff) -> Array:
     """max over tests of (power - false positive rate) = H(1), the total variation distance; shape of the batch."""
     with quiet_float64():
-        return concrete(_excess(curve, np.zeros(())))
+        return as_arrays(_excess(curve, np.zeros(())))
 
 
 def power(curve: PLD | PrivacyProfile | TradeOff, false_positive_rate: ArrayLike) -> Array:
@@ -66,7 +66,7 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
         saved = p * (excess + slack)
         risk = xp.minimum(p, 1.0 - p) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
         valid = (p > 0) & (p < 1)
-        return concrete(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(p, 1.0 - p)), np.nan))
+        return as_arrays(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(p, 1.0 - p)), np.nan))
 
 
 def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Any) -> Any:

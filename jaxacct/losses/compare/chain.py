@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import compiled, concrete, mapped, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, compiled, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.compare.enclose import Enclosed
@@ -84,10 +84,10 @@ def is_chain(
                 for i, j in itertools.pairwise(ranks)
             ]
         limit = tolerance_of(tolerance, members)
-        return concrete(_chain(stacked, points, order, np.asarray(known, bool), limit))
+        return as_arrays(_chain(stacked, points, order, np.asarray(known, bool), limit))
 
 
-@compiled(static_argnames="tolerance")
+@compiled("tolerance")
 def _chain(family: Enclosed, points: Array, order: Array, known: Array, tolerance: float) -> Chain:
     count, xp = order.shape[0], array_module(*family, points, order)
     if count == 1:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, repeated
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, compiled, float64, quiet_float64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -47,7 +47,7 @@ def delta_divergence(
         certain = xp.maximum(first.point - second.upper, second.point - first.upper)
         possible = xp.maximum(first.upper - second.line, second.upper - first.line)
         lower = deflated(xp.maximum(xp.max(certain * share, -1), 0.0), 16.0 * EPS)
-        return concrete((lower, inflated(xp.max(possible * share, -1), 16.0 * EPS)))
+        return as_arrays((lower, inflated(xp.max(possible * share, -1), 16.0 * EPS)))
 
 
 def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:
@@ -62,7 +62,7 @@ def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:
         if np.ndim(curve.widths) != 1:
             raise ValueError(f"trade-off curves must have no batch axes here, got shape {np.shape(curve.widths)}")
     with quiet_float64():
-        return concrete(_bisect(*(_polygon(curve) for curve in (a, b))))
+        return as_arrays(_bisect(*(_polygon(curve) for curve in (a, b))))
 
 
 def _polygon(curve: TradeOff) -> tuple[Any, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, mapped
+from jaxacct._numerics.pytree import replaced
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
@@ -80,8 +80,8 @@ def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
         low, high = (conversions.pld_excess(member, grid, literal=side) for side in ("lower", "upper"))
         return Enclosed(low, low, high)
     if isinstance(member, TradeOff):
-        low = dataclasses.replace(member, bound="upper").profile(grid).float64()
-        high = dataclasses.replace(member, bound="lower").profile(grid).float64()
+        low = replaced(member, bound="upper").profile(grid).float64()
+        high = replaced(member, bound="lower").profile(grid).float64()
         point, _ = excess_of_segments(*tradeoff.padded(member), grid.losses)
         return Enclosed(low, point, high)
     line, point, upper = (

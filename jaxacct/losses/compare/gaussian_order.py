@@ -12,8 +12,9 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, iterated, repeated
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -54,13 +55,13 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
         bound: ``"lower"`` or ``"upper"``.
 
     Raises:
-        ValueError: a concrete value out of range, or an unknown bound. Traced ones give 0 (lower) or 1 - alpha.
+        ValueError: a as_arrays value out of range, or an unknown bound. Traced ones give 0 (lower) or 1 - alpha.
     """
     _validate.nonnegative(mu=mu)
     _validate.rate(alpha=alpha)
     _validate.one_of(("lower", "upper"), bound=bound)
     with quiet_float64():
-        return concrete(_gaussian(float64(mu), float64(alpha), bound))
+        return as_arrays(_gaussian(float64(mu), float64(alpha), bound))
 
 
 def _normal(xp: ModuleType) -> Any:
@@ -68,7 +69,7 @@ def _normal(xp: ModuleType) -> Any:
     return scipy.special if xp is np else jax.scipy.special
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _gaussian(mu: Any, alpha: Any, bound: str) -> Any:
     xp = array_module(mu, alpha)
     sign = -1.0 if bound == "lower" else 1.0
@@ -111,7 +112,7 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
         if not families.is_curve(curve):
             exact = _exactly(curve, relation)
             if exact is not None:
-                return exact
+                return as_arrays(beside(exact, curve))
         if isinstance(curve, TradeOff):
             widths, drops = padded(curve)
             xp, both = array_module(widths, drops), (widths > 0) & (drops > 0)
@@ -119,15 +120,16 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
             if losses.ndim > 1:
                 raise ValueError(f"a TradeOff must have no batch axes here, got shape {losses.shape}")
             low, _ = families.excess_of_segments(widths, drops, losses)
-            leaky = TradeOff(widths, drops, "lower")
+            leaky = unchecked(TradeOff, widths=widths, drops=drops, bound="lower")
         else:
             common = families.common_grid([curve], relation, grid)
             enclosed = families.enclose(curve, common, relation)
             losses, low = common.losses, enclosed.line
-            leaky = TradeOff.from_profile(PrivacyProfile(enclosed.upper, common, "upper"))
+            upper = unchecked(PrivacyProfile, excess=enclosed.upper, grid=common, bound="upper")
+            leaky = TradeOff.from_profile(upper)
         above = dominating_mu(*arrays(leaky), float64(delta))
         below = _dominated(losses, low, float64(delta))
-        return concrete(MuRange(below, above))
+        return as_arrays(MuRange(below, above))
 
 
 def _exactly(mechanism: Mechanism, relation: str) -> MuRange | None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
-from jaxacct._numerics.curve_arrays import compiled, concrete, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, compiled, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.compare.enclose import Enclosed
@@ -112,7 +112,7 @@ def dominates(
         if known_order(a, b, relation):
             xp = array_module(order)
             order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
-        return concrete(order)
+        return as_arrays(order)
 
 
 def crossings(
@@ -136,11 +136,11 @@ def crossings(
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             order = array_module(points).argsort(points)
             points, first, second = jax.tree.map(lambda x: x[order], (points, first, second))
-        return concrete(_crossings(first, second, points, most))
+        return as_arrays(_crossings(first, second, points, most))
 
 
 def refuse_nan(members: Sequence[Any]) -> None:
-    """Raises ValueError if a concrete curve among ``members`` holds NaN."""
+    """Raises ValueError if a as_arrays curve among ``members`` holds NaN."""
     for member in members:
         if families.is_curve(member) and not _validate.is_traced(member):
             for leaf in jax.tree.leaves(member):
@@ -180,7 +180,7 @@ def known_order(a: Any, b: Any, relation: str) -> bool:
     return True
 
 
-@compiled(static_argnames="tolerance")
+@compiled("tolerance")
 def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
     xp = array_module(*a, *b, points)
     slack = xp.max(b.upper - a.line, -1)
@@ -193,7 +193,7 @@ def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order
     return Order(xp.where(xp.isnan(slack), UNDECIDED, verdict), gap, epsilon, slack)
 
 
-@compiled(static_argnames="most")
+@compiled("most")
 def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     xp = array_module(*a, *b, points)
     sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))

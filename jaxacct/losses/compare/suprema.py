@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
-from jaxacct._numerics.curve_arrays import added, compiled, concrete, quiet_float64, rows
+from jaxacct._numerics.curve_arrays import added, compiled, quiet_float64, rows
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import conversions
@@ -52,22 +53,19 @@ def supremum(
             batch = len(each) == 1 and each[0][0].ndim > 1
             stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]
             widths, drops = _hull(*stacked, leakier=side == "upper")
-            return concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
+            return unchecked(TradeOff, widths=widths, drops=drops, bound="lower" if side == "upper" else "upper")
         only = members[0]
         alone = side == "upper" and len(members) == 1 and isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1
         if alone and grid in (None, only.grid):
             # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
-            highest = PrivacyProfile(_largest(only.excess), only.grid, side).float64()
-            return PrivacyProfile(concrete(highest), only.grid, side)
+            return replaced(only, excess=replaced(only, excess=_largest(only.excess)).float64())
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(concrete(conversions.supremum_excess(stacked, side)), grid, side)
+        return unchecked(PrivacyProfile, excess=conversions.supremum_excess(stacked, side), grid=grid, bound=side)
 
 
 def _largest(excess: Array) -> Array:
-    """Maximum over the first axis; NumPy's reads host memory at full speed and copies nothing."""
-    if _validate.is_traced(excess) or any(d.platform != "cpu" for d in getattr(excess, "devices", set)()):
-        return excess.max(0)
-    return np.maximum.reduce(np.asarray(excess), axis=0)
+    """Maximum over the first axis."""
+    return excess.max(0) if array_module(excess) is not np else np.maximum.reduce(excess, axis=0)
 
 
 def infimum(
@@ -88,7 +86,7 @@ def infimum(
     side = _side(members, bound)
     with quiet_float64():
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(concrete(infimum_excess(stacked, grid.losses, side)), grid, side)
+        return unchecked(PrivacyProfile, excess=infimum_excess(stacked, grid.losses, side), grid=grid, bound=side)
 
 
 def _side(members: list[Any], bound: str | None) -> str:
@@ -123,7 +121,7 @@ def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None
     return xp.stack([xp.broadcast_to(x, shape) for x in found]), grid
 
 
-@compiled(static_argnames="leakier")
+@compiled("leakier")
 def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
     xp = array_module(widths, drops)

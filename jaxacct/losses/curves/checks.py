@@ -5,16 +5,22 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, running_greatest
+from jaxacct._numerics.curve_arrays import float64, quiet_float64
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
 
 TOLERANCE = 1e-9
 """How far, relative to the curve's values nearby, rounding may bend a curve before it counts as not convex."""
 
+LAW_SLACK = 1e-6
+"""How far the masses of a law may sum up to something else than 1: float32 programs round them, and transforms do."""
+
+_ROUNDED_UP = 1e-3  # by how much many operations that round up may exceed that on the safe side
 _FLOOR = 1e-14  # the same for values near 1 - gamma, where only absolute accuracy is to be had
 
 
@@ -29,6 +35,116 @@ def check_grid(grid: LossGrid) -> None:
         raise ValueError(
             f"grid must hold no loss beyond {CEILING:g}, got losses {grid.losses[0]:g} to {grid.losses[-1]:g}"
         )
+
+
+def lawful(masses: Any, infinity_mass: Any, grid: LossGrid, bound: str) -> tuple[Any, Any]:
+    """Both as they are if they are a law's on ``grid``; see :class:`jaxacct.PLD`.
+
+    Traced ones that are not become the loss that is always infinite (upper), or no mass at all (lower).
+
+    Raises:
+        ValueError: shapes that do not fit, and concrete arrays that are no law's.
+    """
+    if np.shape(masses)[-1:] != (grid.size,) or np.shape(masses)[:-1] != np.shape(infinity_mass):
+        raise ValueError(
+            f"masses must have {grid.size} points on the last axis, as the grid, and infinity_mass the axes before it, "
+            f"got shapes {np.shape(masses)} and {np.shape(infinity_mass)}"
+        )
+    if _validate.is_traced((masses, infinity_mass)):
+        with quiet_float64():
+            total = float64(masses).sum(-1) + float64(infinity_mass)
+            good = (total <= 1.0 + _most(bound == "upper")) & ((total >= 1.0 - LAW_SLACK) | (bound == "lower"))
+            good &= (jnp.min(masses, -1) >= 0) & (infinity_mass >= 0)  # NaN is not
+            worst = jnp.full_like(infinity_mass, 1 if bound == "upper" else 0)
+            none = jnp.zeros_like(masses)
+            return jnp.where(good[..., None], masses, none), jnp.where(good, infinity_mass, worst)
+    _validate.rate(masses=masses, infinity_mass=infinity_mass)
+    total = np.asarray(masses, np.float64).sum(-1) + np.asarray(infinity_mass, np.float64)
+    if np.any(total > 1.0 + _most(bound == "upper")):
+        raise ValueError(f"masses and infinity_mass must sum up to at most 1, got {total.max():g}")
+    if bound == "upper" and np.any(total < 1.0 - LAW_SLACK):
+        raise ValueError(
+            f"masses and infinity_mass of an upper law must sum up to 1, got {total.min():g}; "
+            "PLD.from_masses counts what is missing as an infinite loss"
+        )
+    return masses, infinity_mass
+
+
+def _most(safe: bool) -> float:
+    return _ROUNDED_UP if safe else LAW_SLACK
+
+
+def lawful_excess(excess: Any, grid: LossGrid, bound: str) -> Any:
+    """``excess`` as it is if it is that of a bound on ``grid``; see :class:`jaxacct.PrivacyProfile`.
+
+    Traced ones that are not become no privacy (upper) or perfect privacy (lower).
+
+    Raises:
+        ValueError: a shape that does not fit, and a concrete excess that is none.
+    """
+    if np.shape(excess)[-1:] != (grid.size,):
+        raise ValueError(
+            f"excess must have {grid.size} points on the last axis, as the grid, got shape {np.shape(excess)}"
+        )
+    gamma = np.exp(grid.losses)
+    highest = np.minimum(gamma, 1.0)
+    # H falls: its excess grows by no more than the identity falls.
+    growth = -np.diff(-np.expm1(np.minimum(grid.losses, 0.0)))
+    traced = _validate.is_traced(excess)
+    if not traced:
+        _validate.numbers(excess=excess)
+    with quiet_float64():
+        values = float64(excess)
+        xp = array_module(values)
+        outside = ~((values >= 0.0) & (values <= highest * (1.0 + LAW_SLACK) + _FLOOR))  # NaN is
+        rises = xp.diff(values, axis=-1) > growth + LAW_SLACK * values[..., 1:] + _FLOOR
+        if traced:
+            good = ~(outside.any(-1) | rises.any(-1))[..., None]
+            return xp.where(good, excess, (highest if bound == "upper" else 0.0 * highest).astype(excess.dtype))
+    if outside.any():
+        where = tuple(int(i[0]) for i in np.nonzero(outside))
+        limit, at = highest[where[-1]], grid.losses[where[-1]]
+        raise ValueError(f"excess must be between 0 and {limit:g} at epsilon {at:g}, got {values[where]:g}")
+    if rises.any():
+        where = tuple(int(i[0]) for i in np.nonzero(rises))
+        raise ValueError(
+            f"excess must be that of a decreasing curve, got one that rises after epsilon {grid.losses[where[-1]]:g}"
+        )
+    return excess
+
+
+def check_segments(widths: Any, drops: Any, bound: str) -> Any:
+    """Whether each of the curves is one (shape of the batch), if they are traced; see :class:`jaxacct.TradeOff`.
+
+    Raises:
+        ValueError: shapes that do not fit, and concrete arrays that are no curve's.
+    """
+    if np.shape(widths) != np.shape(drops) or not np.shape(widths) or not np.shape(widths)[-1]:
+        raise ValueError(
+            f"widths and drops must have one shape of 1 or more segments, got {np.shape(widths)} and {np.shape(drops)}"
+        )
+    traced = _validate.is_traced((widths, drops))
+    if not traced:
+        _validate.rate(widths=widths, drops=drops)
+    with quiet_float64():
+        w, d = float64(widths), float64(drops)
+        xp = array_module(w, d)
+        totals = xp.stack([w.sum(-1), d.sum(-1)])
+        # Losses log(width / drop) grow; padding has none.
+        losses = xp.where((w > 0) | (d > 0), xp.log(w) - xp.log(d), np.nan)
+        before = running_greatest(xp.where(xp.isnan(losses), -np.inf, losses))
+        bent = (losses < before - LAW_SLACK).any(-1)
+        light = (totals < 1.0 - LAW_SLACK).any(0) & (bound == "lower")
+        most = 1.0 + _most(bound == "lower")
+        good = ~(bent | light) & (totals <= most).all(0)
+        if traced:
+            return good & (xp.min(w, -1) >= 0) & (xp.min(d, -1) >= 0)
+    if bent.any():
+        raise ValueError("widths and drops must be sorted, steepest segment first, or the curve is not convex")
+    if not good.all():
+        rule = "at most 1" if (totals > most).any() else "1, for a lower curve"
+        raise ValueError(f"widths and drops must each sum up to {rule}, got {totals[:, ~good].ravel()[:2]}")
+    return good
 
 
 def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:

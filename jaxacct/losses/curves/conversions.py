@@ -11,25 +11,25 @@ is paid for by the next larger losses, which lowers every hockey stick.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import compiled, float64, put
+from jaxacct._numerics.curve_arrays import beside, compiled, put
 from jaxacct._numerics.least import first_greatest
+from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.losses.grids.hockey_stick import hockey_stick
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, side_names
 from jaxacct.mechanisms.pairs.base import Pair
@@ -88,14 +88,15 @@ def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation:
     for name, parts in zip(side_names(mechanism, relation), directions(mechanism, relation), strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
             flat, shape = _flattened(parts[0][0])
+            flat = beside(flat, mechanism)
             found.append(_pair_excess(flat, grid.losses, bound).reshape((*shape, grid.size)))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))
-    return found[0] if len(found) == 1 else supremum_excess(array_module(*found).stack(found), bound)
+    return found[0] if len(found) == 1 else highest_of(found, bound)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
     xp = array_module(pairs, losses)
     excess = nodes.from_pair(pairs, losses, bound)
@@ -119,14 +120,18 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
     """
     if grid.spacing != pld.grid.spacing:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {pld.grid.spacing}")
+    return _pld_excess(pld, grid, literal)
+
+
+@compiled("grid", "literal")
+def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Any:
     bound = pld.bound if literal is None else literal
-    taken = pld if literal is None else dataclasses.replace(pld, bound=literal)
-    losses = grid.losses
+    losses, law = grid.losses, pld.float64()
     identity = -np.expm1(np.minimum(losses, 0.0))
     # Values are at most 1 and the identity next to it is off by a unit, however little the excess is there.
     rounding = np.where(losses < 0, 2.0 * EPS, 0.0)
-    values = taken.hockey_stick(grid.losses)
-    gamma, infinite = np.exp(losses), float64(pld.infinity_mass)[..., None]
+    values = hockey_stick(law.masses, law.infinity_mass, law.grid, losses, 1.0 if bound == "upper" else -1.0)
+    gamma, infinite = np.exp(losses), law.infinity_mass[..., None]
     xp = array_module(values, infinite)
     if bound == "upper":
         return xp.clip(values - identity + rounding, 0.0, xp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
@@ -138,7 +143,7 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
         # losses even lower, so nothing is known there but the identity.
         first = xp.zeros_like(last)
     else:
-        total = float64(pld.masses).sum(-1, keepdims=True) + infinite
+        total = law.masses.sum(-1, keepdims=True) + infinite
         first = excess[..., :1] - xp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
         first = xp.where(grid.lowest <= pld.grid.lowest, xp.maximum(first, 0.0), 0.0)
     return xp.concatenate([first, excess[..., 1:-1], last], -1)
@@ -150,7 +155,7 @@ def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, 
 
 
 # Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _masses(excess: Array, h: Any, zero: Any, bound: str) -> tuple[Array, Array]:
     xp = array_module(excess, h, zero)
     steps = xp.diff(excess, axis=-1)
@@ -177,7 +182,7 @@ def _paid(owed: Any) -> tuple[Array, Array]:
             rest = mass - debt
             return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
 
-        debt, paid = jax.lax.scan(pay, jnp.zeros_like(owed[..., 0]), jnp.moveaxis(owed, -1, 0))
+        debt, paid = scan(pay, jnp.zeros_like(owed[..., 0]), jnp.moveaxis(owed, -1, 0))
         return debt, jnp.moveaxis(paid, 0, -1)
     paid, left = np.maximum(owed, 0.0).reshape(-1, owed.shape[-1]), []
     for row, masses in zip(owed.reshape(paid.shape), paid, strict=True):
@@ -198,6 +203,11 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     """The same curve's bound on another range of the same lattice."""
     if grid.spacing != to.spacing:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {to.spacing}")
+    return _moved(excess, grid, to, bound)
+
+
+@compiled("grid", "to", "bound")
+def _moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     sign = 1.0 if bound == "upper" else -1.0
     index = np.arange(to.lowest, to.highest + 1)
     inside = np.clip(index - grid.lowest, 0, grid.size - 1)
@@ -218,6 +228,7 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     return values
 
 
+@compiled("grid", "bound")
 def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     """E'(gamma) = gamma E(1 / gamma) on the mirrored grid: a piecewise linear curve is mapped to one, exactly."""
     sign = 1.0 if bound == "upper" else -1.0
@@ -226,7 +237,7 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     return array_module(excess).flip(excess * factor, -1)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def supremum_excess(family: Any, bound: str) -> Any:
     """Pointwise maximum over the first axis, ``(members, ..., size)`` to ``(..., size)``.
 
@@ -243,3 +254,13 @@ def supremum_excess(family: Any, bound: str) -> Any:
     right = xp.take_along_axis(family[..., 1:], best, 0)[0]
     # The two ends touch one cell each.
     return xp.concatenate([left[..., :1], xp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)
+
+
+def highest_of(members: Sequence[Any], bound: str) -> Any:
+    """:func:`supremum_excess` of curves of one shape."""
+    return _highest_of(list(members), bound)
+
+
+@compiled("bound")
+def _highest_of(members: list[Any], bound: str) -> Any:
+    return supremum_excess(array_module(*members).stack(members), bound)

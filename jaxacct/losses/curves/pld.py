@@ -12,14 +12,18 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put, quiet_float64
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.curve_arrays import beside, compiled, float64, put, quiet_float64
+from jaxacct._numerics.pytree import mechanism as checked_tree
+from jaxacct._numerics.pytree import replaced, unchecked
+from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
-from jaxacct.losses.curves.pld_composition import composed
+from jaxacct.losses.curves import checks as validity
+from jaxacct.losses.curves.pld_composition import composed, room
 from jaxacct.losses.grids import hockey_stick as pld_curves
 from jaxacct.losses.grids.convex_envelope import lowered
 from jaxacct.losses.grids.discretize import CEILING, masses_above, masses_below
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.losses.grids.hockey_stick import relative_error
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
 from jaxacct.mechanisms.pairs.base import Pair
@@ -30,10 +34,7 @@ _SIZE = 2**13
 _LEAST = 4  # points of a grid that a mechanism is put on
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["masses", "infinity_mass"], meta_fields=["grid", "bound"]
-)
-@dataclasses.dataclass(frozen=True, eq=False)
+@checked_tree
 class PLD:
     """Law of the privacy loss log dP/dQ under P, on a fixed grid: a bound from one side on some true law.
 
@@ -42,17 +43,78 @@ class PLD:
     and its FFTs cannot resolve hockey sticks below about 1e-15.
 
     Attributes:
-        masses: probability of each loss of the grid, shape ``(..., grid.size)``, float64; a NumPy array outside a
-            trace.
+        masses: probability of each loss of the grid, shape ``(..., grid.size)``, float64; JAX's array if it was made
+            from one, else NumPy's.
         infinity_mass: probability of an infinite loss, shape ``(...)``.
         grid: the lattice, static.
         bound: ``"upper"`` (every operation rounds so that the result still dominates) or ``"lower"``, static.
+
+    Raises:
+        ValueError: concrete arrays that are no law: NaN, negative masses, a sum beyond 1 or, from above, below 1 (by
+            more than 1e-6). Traced ones of that kind have delta 1 (upper), or bound nothing (lower).
     """
 
     masses: Array
     infinity_mass: Array
-    grid: LossGrid
-    bound: str = "upper"
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    bound: str = dataclasses.field(default="upper", metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _validate.instance(LossGrid, grid=self.grid)
+        _validate.one_of(("upper", "lower"), bound=self.bound)
+        masses, infinite = validity.lawful(self.masses, self.infinity_mass, self.grid, self.bound)
+        object.__setattr__(self, "masses", masses)
+        object.__setattr__(self, "infinity_mass", infinite)
+
+    @classmethod
+    def from_masses(
+        cls, masses: ArrayLike, grid: LossGrid, infinity_mass: ArrayLike | None = None, bound: str = "upper"
+    ) -> PLD:
+        """A law from the probabilities of its losses under P.
+
+        Args:
+            masses: of the losses of ``grid``, shape ``(..., grid.size)``.
+            grid: the lattice.
+            infinity_mass: probability of an infinite loss, shape ``(...)``. Without it, what the masses lack of 1 is
+                infinite from above, and left out from below.
+            bound: ``"upper"`` or ``"lower"``.
+
+        Raises:
+            ValueError: see :class:`PLD`.
+        """
+        _validate.numbers(masses=masses)
+        _validate.instance(LossGrid, grid=grid)
+        _validate.one_of(("upper", "lower"), bound=bound)
+        with quiet_float64():
+            given = float64(masses)
+            if given.shape[-1:] != (grid.size,):
+                raise ValueError(
+                    f"masses must have {grid.size} points on the last axis, as the grid, got {given.shape}"
+                )
+            if infinity_mass is None:
+                infinite = _missing(given) if bound == "upper" else 0.0 * given[..., 0]
+            else:
+                _validate.numbers(infinity_mass=infinity_mass)
+                infinite = float64(infinity_mass)
+            return cls(given, infinite, grid, bound)
+
+    @classmethod
+    def identity(cls, grid: LossGrid, bound: str = "upper") -> PLD:
+        """The loss that is always 0, of a mechanism that reveals nothing; composing with it changes nothing.
+
+        Raises:
+            ValueError: a grid without loss 0.
+        """
+        _validate.instance(LossGrid, grid=grid)
+        if grid.lowest > 0 or grid.highest < 0:
+            raise ValueError(f"grid must hold loss 0, got losses {grid.losses[0]:g} to {grid.losses[-1]:g}")
+        return cls(put(np.zeros(grid.size), -grid.lowest, 1.0), np.zeros(()), grid, bound)
+
+    @classmethod
+    def infinite(cls, grid: LossGrid, bound: str = "upper") -> PLD:
+        """The loss that is always infinite, of a mechanism that reveals everything: delta is 1 at every epsilon."""
+        _validate.instance(LossGrid, grid=grid)
+        return cls(np.zeros(grid.size), np.ones(()), grid, bound)
 
     @classmethod
     def from_mechanism(
@@ -94,9 +156,13 @@ class PLD:
             _validate.instance(LossGrid, grid=grid)
             if grid.size < _LEAST:
                 raise ValueError(f"grid must have at least {_LEAST} points, got {grid.size}")
-            singles = [_single(pair, grid, bound) for pair in pairs]
-            made = [single.self_compose(int(count)) for single, count in zip(singles, counts, strict=True)]
-            return concrete(functools.reduce(PLD.compose, made))
+            lattice = np.asarray(grid.spacing), np.asarray(float(grid.lowest)), grid.size
+            made = [
+                unchecked(cls, **_single(beside(pair, mechanism), *lattice, bound), grid=grid, bound=bound)
+                for pair in pairs
+            ]
+            each = [one.self_compose(int(count)) for one, count in zip(made, counts, strict=True)]
+            return functools.reduce(PLD.compose, each)
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """delta(epsilon) of this law: E[(1 - exp(epsilon - L))_+], rounded to the side of ``bound``.
@@ -108,9 +174,7 @@ class PLD:
             float64, shape ``batch + epsilon.shape``, in [0, 1].
         """
         _validate.finite(epsilon=epsilon)
-        with quiet_float64():
-            at = float64(epsilon)
-            return concrete(pld_curves.hockey_stick(*self._law(), at, self._sign))
+        return _hockey_stick(self, epsilon)
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
@@ -129,9 +193,7 @@ class PLD:
             ValueError: a concrete ``alpha`` outside [0, 1].
         """
         _validate.rate(alpha=alpha)
-        with quiet_float64():
-            at = float64(alpha)
-            return concrete(pld_curves.trade_off(*self._law(), at, self._sign))
+        return _trade_off(self, alpha)
 
     def log_moment(self, theta: ArrayLike) -> Array:
         """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
@@ -139,9 +201,7 @@ class PLD:
         With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.
         """
         _validate.number(_validate.nonnegative, theta=theta)
-        with quiet_float64():
-            masses, _, grid = self._law()
-            return concrete(pld_curves.log_moment(masses, grid, float64(theta), self._sign))
+        return _log_moment(self, theta)
 
     def tilt(self, theta: ArrayLike) -> PLD:
         """The Esscher tilt of the finite losses: masses times exp(theta * loss - log_moment(theta)).
@@ -162,15 +222,7 @@ class PLD:
             ValueError: a concrete ``theta`` below 0 or not finite.
         """
         _validate.number(_validate.nonnegative, theta=theta)
-        with quiet_float64():
-            masses, infinity, grid = self._law()
-            theta = float64(theta)
-            # The normaliser rounds the other way, and the masses once more.
-            normaliser = pld_curves.log_moment(masses, grid, theta, -self._sign)
-            xp = array_module(normaliser)
-            normaliser = xp.where(xp.isfinite(normaliser), normaliser, 0.0)
-            made = pld_curves.tilted(masses, grid, theta, normaliser, self._sign)
-            return concrete(PLD(made, xp.zeros_like(infinity), grid, self.bound))
+        return _tilted(self, theta)
 
     @property
     def _sign(self) -> float:
@@ -186,15 +238,7 @@ class PLD:
 
         Such a program may also have flushed what is below 2^-126, at any loss.
         """
-
-        def wide(x: Any) -> Any:
-            x = x if _validate.is_traced(x) else np.asarray(x)
-            if x.dtype == np.float64:
-                return x
-            up = self.bound == "upper"
-            return inflated(x.astype(np.float64), self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
-
-        return dataclasses.replace(self, masses=wide(self.masses), infinity_mass=wide(self.infinity_mass))
+        return _wide(self)
 
     def compose(self, other: PLD) -> PLD:
         """The law of the sum of two losses: both mechanisms run. Grids must have one spacing; sizes may differ.
@@ -209,8 +253,7 @@ class PLD:
             raise ValueError(f"spacings must agree, got {self.grid.spacing} and {other.grid.spacing}")
         if self.bound != other.bound:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
-        with quiet_float64():
-            return concrete(_combine(self.float64(), other.float64(), 1))
+        return _combine(self, other, 1)
 
     def self_compose(self, steps: int) -> PLD:
         """The law of ``steps`` independent losses added up; ``steps`` is a static whole number >= 1.
@@ -223,8 +266,7 @@ class PLD:
             ValueError: ``steps`` that is no whole number, or a law of more than 2^24 points.
         """
         _validate.whole(steps=steps)
-        with quiet_float64():
-            return self if steps == 1 else concrete(_combine(self.float64(), None, int(steps)))
+        return self if steps == 1 else _combine(self, None, int(steps))
 
 
 def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
@@ -245,55 +287,112 @@ def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
     return LossGrid(spacing, int(np.floor((low - reach) / spacing)), _SIZE)
 
 
-def _single(pair: Pair, grid: LossGrid, bound: str) -> PLD:
-    xp = array_module(pair)
+@compiled("size", "bound")
+def _single(pair: Pair, spacing: Any, lowest: Any, size: int, bound: str) -> dict[str, Array]:
+    """``masses`` and ``infinity_mass`` of one run."""
+    xp = array_module(pair, spacing, lowest)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
-    lattice = np.asarray(grid.spacing), np.asarray(float(grid.lowest)), grid.size
     # Tails were evaluated within half of eta of their losses. Relabelling the edges moves losses by as much. The split
     # of a cell, made with the edge's gamma instead of the true one, misses at most eta/2 gamma_k r_k of
     # p - gamma_k r_k: in all at most eta/2 gamma Q(L > log gamma) of H(gamma), which a second shift covers.
-    largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
+    largest = xp.maximum(xp.abs(lowest), xp.abs(lowest + (size - 1))) * spacing
     eta = 2.0 * (xp.asarray(scalars.loss_error()) + 2.0**-51 * largest)
     if bound == "upper":
-        masses, infinite = _masses_above(scalars, *lattice)
+        masses, infinite = masses_above(scalars, spacing, lowest, size)
         # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
-        share = inflated(xp.expm1(-eta) / np.expm1(-grid.spacing), 1e-9)
+        share = inflated(xp.expm1(-eta) / xp.expm1(-spacing), 1e-9)
         moved = masses * xp.minimum(share, 1.0)
         masses = inflated(masses - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
         infinite = xp.minimum(infinite + inflated(moved[-1], 1e-12), 1.0)
-        masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
+        masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, spacing, lowest)
         hopeless = ~(share <= 1.0)
-        return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
-    masses, certain, clipped = _masses_below(scalars, *lattice)
+        return {
+            "masses": xp.where(hopeless, 0.0, masses),
+            "infinity_mass": xp.where(hopeless, 1.0, infinite),
+        }
+    masses, certain, clipped = masses_below(scalars, spacing, lowest, size)
     # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
     infinite = xp.maximum(certain - clipped, 0.0)
-    masses = lowered(masses, grid.spacing, inflated(xp.maximum(clipped - certain, 0.0), 1e-9))
-    if 0 <= -grid.lowest < grid.size:
-        # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
-        nothing = put(np.zeros(grid.size), -grid.lowest, 1.0)
-        (_, known), (_, found) = (pld_curves.at_lattice_points(m, grid.spacing) for m in (nothing, masses))
-        masses = xp.where((infinite == 0) & xp.all(known >= found) & (masses.sum() <= 1.0), nothing, masses)
-    return PLD(masses, infinite, grid, bound)
+    masses = lowered(masses, spacing, inflated(xp.maximum(clipped - certain, 0.0), 1e-9))
+    # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
+    nothing = xp.where(np.arange(size) == -lowest, 1.0, 0.0)
+    (_, known), (_, found) = (pld_curves.at_lattice_points(m, spacing) for m in (nothing, masses))
+    more = (infinite == 0) & xp.all(known >= found) & (masses.sum() <= 1.0) & (nothing.sum() == 1.0)
+    return {"masses": xp.where(more, nothing, masses), "infinity_mass": infinite}
 
 
-def _within(masses: Any, infinite: Any, largest: Any, grid: LossGrid) -> tuple[Any, Any]:
+def _within(masses: Any, infinite: Any, largest: Any, spacing: Any, lowest: Any) -> tuple[Any, Any]:
     """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
 
     Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
     """
-    xp = array_module(masses, infinite, largest)
-    point = xp.ceil(largest / grid.spacing) + 1.0 - grid.lowest
-    fits = (point >= 0) & (point < grid.size) & (infinite <= _UNDERFLOW)
-    here = np.arange(grid.size) == point
-    more = inflated(infinite / -np.expm1(-grid.spacing), 1e-12)
+    xp, size = array_module(masses, infinite, largest, spacing, lowest), masses.shape[-1]
+    point = xp.ceil(largest / spacing) + 1.0 - lowest
+    fits = (point >= 0) & (point < size) & (infinite <= _UNDERFLOW)
+    here = np.arange(size) == point
+    more = inflated(infinite / -xp.expm1(-spacing), 1e-12)
     return xp.where(fits & here, masses + more, masses), xp.where(fits, 0.0, infinite)
 
 
 _UNDERFLOW = 1e-250
-_masses_above, _masses_below = (compiled(static_argnames="size")(one) for one in (masses_above, masses_below))
 
 
-@compiled(static_argnums=2)
-def _combine(pld: Any, other: Any, steps: int) -> PLD:
-    return PLD(*composed(pld, other, steps), pld.bound)
+@compiled()
+def _missing(masses: Array) -> Array:
+    """What the masses lack of 1, rounded up; sums that exceed 1 lack nothing."""
+    xp = array_module(masses)
+    return xp.maximum(1.0 - deflated(masses.sum(-1), relative_error(masses.shape[-1])), 0.0)
+
+
+@compiled()
+def _wide(law: PLD) -> PLD:
+    up, sign = law.bound == "upper", law._sign
+
+    def wide(x: Any) -> Any:
+        x = array_module(x).asarray(x)
+        if x.dtype == np.float64:
+            return x
+        return inflated(x.astype(np.float64), sign * 2.0**-23) + (2.0**-126 if up else 0.0)
+
+    return replaced(law, masses=wide(law.masses), infinity_mass=wide(law.infinity_mass))
+
+
+@compiled()
+def _hockey_stick(law: PLD, epsilon: Any) -> Array:
+    return pld_curves.hockey_stick(*law._law(), float64(epsilon), law._sign)
+
+
+@compiled()
+def _trade_off(law: PLD, alpha: Any) -> Array:
+    return pld_curves.trade_off(*law._law(), float64(alpha), law._sign)
+
+
+@compiled()
+def _log_moment(law: PLD, theta: Any) -> Array:
+    masses, _, grid = law._law()
+    return pld_curves.log_moment(masses, grid, float64(theta), law._sign)
+
+
+@compiled()
+def _tilted(law: PLD, theta: Any) -> PLD:
+    masses, infinity, grid = law._law()
+    theta = float64(theta)
+    # The normaliser rounds the other way, and the masses once more.
+    normaliser = pld_curves.log_moment(masses, grid, theta, -law._sign)
+    xp = array_module(normaliser)
+    normaliser = xp.where(xp.isfinite(normaliser), normaliser, 0.0)
+    made = pld_curves.tilted(masses, grid, theta, normaliser, law._sign)
+    return replaced(law, masses=made, infinity_mass=xp.zeros_like(infinity))
+
+
+def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
+    place = room(pld, other, steps)
+    masses, infinite = _composed(pld, other, steps, place.fixed, place.points)
+    grid = LossGrid(pld.grid.spacing, place.lowest, place.fixed.length)
+    return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=grid, bound=pld.bound)
+
+
+@compiled("steps", "fixed")
+def _composed(pld: PLD, other: PLD | None, steps: int, fixed: Any, points: Any) -> tuple[Array, Array]:
+    return composed(_wide(pld), None if other is None else _wide(other), steps, fixed, points)

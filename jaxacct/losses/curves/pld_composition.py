@@ -6,12 +6,13 @@ A law here is anything with ``masses``, ``infinity_mass``, ``grid`` and ``bound`
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.fft_powers import convolved
+from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
@@ -23,25 +24,69 @@ _CUT = 2.0**-80  # mass beyond either end of a law that is cut: far below what a
 _TILTS = 1.4 ** np.arange(-16.0, 5.0)  # of a Gaussian's best tilt
 
 
-def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
-    """Masses, infinity mass and grid of ``pld`` run ``steps`` times, and ``other`` once if it is not None.
+class Fixed(NamedTuple):
+    """What a program that composes is compiled for.
 
-    By FFT, with its rounding error on every entry that a sum can be.
+    Attributes:
+        size: points of the transform.
+        length: points of the result.
+        whole: whether the result holds every sum, so that it begins where the transform does.
+        bounded: whether mass that is cut goes to the largest sum, and not to infinity.
+    """
+
+    size: int
+    length: int
+    whole: bool
+    bounded: bool
+
+
+class Points(NamedTuple):
+    """Lattice points, from 0 for the sum of the laws' first points: arrays, so that programs are shared.
+
+    Attributes:
+        low: the first point of the result.
+        high: the last one that takes sums.
+        least: the first one that a sum can be.
+        most: the last one that a sum can be.
+        cut: the mass that lies beyond ``low`` and ``high``.
+    """
+
+    low: Any
+    high: Any
+    least: Any
+    most: Any
+    cut: Any
+
+
+class Room(NamedTuple):
+    """Where a composed law lies; ``lowest`` is its grid's."""
+
+    fixed: Fixed
+    points: Points
+    lowest: int
+
+
+def room(pld: Any, other: Any, steps: int) -> Room:
+    """Where the law of ``steps`` times ``pld``, and once ``other``, lies.
 
     Traced laws are put on a grid that holds every sum. Where the masses are known and that would be long, the grid ends
     where no more than ``_CUT`` of the mass lies beyond either end.
+
+    Raises:
+        ValueError: a law of more than 2^24 points.
     """
     grid = pld.grid
-    upper = pld.bound == "upper"
-    xp = array_module(pld, other)
     parts = [(pld, steps)] + ([(other, 1)] if other is not None else [])
     spread = sum(count * (law.grid.size - 1) for law, count in parts)
     lowest = sum(count * law.grid.lowest for law, count in parts)
     size = 1 << spread.bit_length()
-    least, most = _support(parts) if xp is np else (0, spread)
+    known = at_hand(pld, other)
+    host = isinstance(pld.masses, np.ndarray) and (other is None or isinstance(other.masses, np.ndarray))
+    held = [_Held(_at_hand(law), law.grid, count) for law, count in parts if known]
+    least, most = _support(held) if known else (0, spread)
     low, high, cut = 0, size - 1, 0.0
-    if xp is np and size > _SHORT:
-        first, last = _ends(parts, least, most)
+    if known and size > _SHORT:
+        first, last = _ends(held, least, most)
         points = _fast(max(last - first + 1, *(law.grid.size for law, _ in parts)))
         if points < size:
             size, low, high = points, first, last
@@ -51,49 +96,78 @@ def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
             f"steps must keep the composed law below {_MOST} points, got {steps} steps of {grid.size} points; "
             "jaxacct.delta and jaxacct.epsilon compose any number of steps"
         )
-    sums, error = convolved(pld.masses, steps, size, other.masses if other is not None else None)
+    whole = (low, high) == (0, size - 1)
+    # On a device, results of a few lengths share programs. In NumPy they are as long as they must be.
+    length = high - low + 1 if whole or host else size
+    bounded = bool(cut) and most - low < _LONG and not any(np.any(np.asarray(x.infinity_mass)) for x, _ in parts)
+    if bounded:
+        length = most - low + 1 if host else _fast(max(most - low + 1, size))
+    points = Points._make(np.asarray(x) for x in (low, high, least, most, cut))
+    return Room(Fixed(size, length, whole, bounded), points, lowest + low)
+
+
+def composed(pld: Any, other: Any, steps: int, fixed: Fixed, points: Points) -> tuple[Any, Any]:
+    """Masses and infinity mass of ``pld`` run ``steps`` times, and ``other`` once if it is not None.
+
+    By FFT, with its rounding error on every entry that a sum can be.
+    """
+    upper = pld.bound == "upper"
+    xp = array_module(pld, other)
+    sums, error = convolved(pld.masses, steps, fixed.size, other.masses if other is not None else None)
     error = error[..., None]
     # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
     finite = steps * log1p(-pld.infinity_mass) + (log1p(-other.infinity_mass) if other is not None else 0.0)
     infinite = inflated(0.0 - xp.expm1(finite), 1e-12 if upper else -1e-12)
-    places = np.arange(low, high + 1)
-    if (low, high) != (0, size - 1):
-        sums = xp.take(sums, places % size, axis=-1)
+    places = points.low + np.arange(fixed.length)
+    if not fixed.whole:
+        sums = xp.take(sums, places % fixed.size, axis=-1)
     # An entry that no sum can be stays 0; every other one takes its rounding error.
-    charged = xp.maximum(xp.maximum(sums, 0.0) + (error if upper else -(error + cut)), 0.0)
-    masses: Array = xp.where((places >= least) & (places <= most), charged, 0.0)
-    if upper and cut:
-        # Bounded losses stay bounded.
-        if most - low < _LONG and np.all(infinite == 0.0):
-            masses = np.concatenate([masses, np.zeros((*masses.shape[:-1], most - high))], -1)
-            masses[..., -1] += cut
-        else:
-            infinite = infinite + cut
-    return masses, xp.clip(infinite, 0.0, 1.0), LossGrid(grid.spacing, lowest + low, masses.shape[-1])
+    off = error if upper else -(error + points.cut)
+    charged = xp.maximum(xp.maximum(sums, 0.0) + off, 0.0)
+    masses: Array = xp.where((places >= points.least) & (places <= points.most), charged, 0.0)
+    if fixed.length > fixed.size:
+        masses = xp.where(places <= points.high, masses, 0.0)
+    if upper and fixed.bounded:
+        masses = xp.where(places == points.most, masses + points.cut, masses)  # bounded losses stay bounded
+    elif upper:
+        infinite = infinite + points.cut
+    return masses, xp.clip(infinite, 0.0, 1.0)
 
 
-def _support(parts: list[tuple[Any, int]]) -> tuple[int, int]:
+def _at_hand(law: Any) -> np.ndarray:
+    return np.asarray(law.masses if law.masses.dtype == np.float64 else law.float64().masses)
+
+
+class _Held(NamedTuple):
+    """A law's masses at hand, its grid, and how often it runs."""
+
+    masses: np.ndarray
+    grid: LossGrid
+    times: int
+
+
+def _support(parts: list[_Held]) -> tuple[int, int]:
     """The first and the last point that a sum of the laws' losses can be, from 0 for the sum of their first points."""
     least = most = 0
-    for law, count in parts:
-        held = np.flatnonzero((law.masses != 0).reshape(-1, law.grid.size).any(0))
+    for masses, grid, count in parts:
+        held = np.flatnonzero((masses != 0).reshape(-1, grid.size).any(0))
         if held.size:
             least, most = least + count * int(held[0]), most + count * int(held[-1])
     return least, most
 
 
-def _ends(parts: list[tuple[Any, int]], least: int, most: int) -> tuple[int, int]:
+def _ends(parts: list[_Held], least: int, most: int) -> tuple[int, int]:
     """First and last lattice point of a sum of losses between ``least`` and ``most``, but for ``_CUT`` on either side.
 
     For every t > 0, mass(S >= c + x) <= exp(-t x) prod_k M_k(t)^m_k with M_k(t) = sum_i p_i exp(t (i - c_k)), whatever
     the centre c = sum_k m_k c_k. Losses are counted in points. A batch gets one grid for all.
     """
     centre, variance, moved = 0, 1e-12, []
-    for law, count in parts:
-        masses, points = law.masses.reshape(-1, law.grid.size), np.arange(law.grid.size)
+    for law, grid, count in parts:
+        masses, points = law.reshape(-1, grid.size), np.arange(grid.size)
         total = np.maximum(masses.sum(-1), 1e-300)
         mean = masses @ points / total
-        about = int(np.rint(np.nan_to_num(np.clip(np.mean(mean), 0, law.grid.size))))
+        about = int(np.rint(np.nan_to_num(np.clip(np.mean(mean), 0, grid.size))))
         centre += count * about
         away = (points - about).astype(np.float64)
         variance += count * max(float(np.max(masses @ away**2 / total - (mean - about) ** 2)), 0.0)

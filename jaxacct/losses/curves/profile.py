@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, quiet_float64
+from jaxacct._numerics.curve_arrays import compiled, float64, quiet_float64
+from jaxacct._numerics.pytree import mechanism as checked_tree
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
@@ -23,8 +23,7 @@ from jaxacct.mechanisms.base import Mechanism
 __all__ = ["PrivacyProfile"]
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["excess"], meta_fields=["grid", "bound"])
-@dataclasses.dataclass(frozen=True, eq=False)
+@checked_tree
 class PrivacyProfile:
     """H(gamma) = sup over events A of P(A) - gamma Q(A), piecewise linear in gamma between the points of a grid.
 
@@ -39,16 +38,26 @@ class PrivacyProfile:
     every evaluation go the same way.
 
     Attributes:
-        excess: shape ``(..., grid.size)``, float64; a NumPy array outside a trace.
+        excess: shape ``(..., grid.size)``, float64; JAX's array if it was made from one, else NumPy's.
         grid: losses log(gamma); holds loss 0, and none beyond 650 in absolute value.
         bound: ``"upper"`` (a privacy guarantee) or ``"lower"``.
+
+    Raises:
+        ValueError: a concrete excess that is NaN, negative, above min(gamma, 1), or of a curve that is not decreasing.
+            Traced ones of that kind are no privacy (upper) or perfect privacy (lower). Bounds need not be convex;
+            :meth:`from_values` asks for that as well.
 
     Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022 (which functions are such curves).
     """
 
     excess: Array
-    grid: LossGrid
-    bound: str = "upper"
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    bound: str = dataclasses.field(default="upper", metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _validate.one_of(("upper", "lower"), bound=self.bound)
+        validity.check_grid(self.grid)
+        object.__setattr__(self, "excess", validity.lawful_excess(self.excess, self.grid, self.bound))
 
     @classmethod
     def from_mechanism(
@@ -77,7 +86,7 @@ class PrivacyProfile:
             grid = conversions.grid_for([mechanism], relation) if grid is None else grid
             validity.check_grid(grid)
             excess = conversions.mechanism_excess(mechanism, grid, bound, relation)
-            return cls(concrete(excess), grid, bound)
+            return unchecked(cls, excess=excess, grid=grid, bound=bound)
 
     @classmethod
     def from_values(cls, values: ArrayLike, grid: LossGrid, bound: str = "upper") -> PrivacyProfile:
@@ -95,9 +104,7 @@ class PrivacyProfile:
         _validate.numbers(values=values)
         if not _validate.is_traced(values):
             validity.check_profile_values(np.asarray(values, np.float64), grid)
-        with quiet_float64():
-            excess = _excess_of_values(float64(values), grid.losses, bound)
-            return cls(concrete(excess), grid, bound)
+        return unchecked(cls, excess=_excess_of_values(values, grid.losses, bound), grid=grid, bound=bound)
 
     @classmethod
     def from_pld(cls, pld: PLD, grid: LossGrid | None = None) -> PrivacyProfile:
@@ -113,27 +120,21 @@ class PrivacyProfile:
         _validate.instance(PLD, pld=pld)
         grid = conversions.grid_of_pld(pld.grid) if grid is None else grid
         validity.check_grid(grid)
-        with quiet_float64():
-            return cls(concrete(conversions.pld_excess(pld, grid)), grid, pld.bound)
+        return unchecked(cls, excess=conversions.pld_excess(pld, grid), grid=grid, bound=pld.bound)
 
     def to_pld(self) -> PLD:
         """The law of this very curve on the same grid: P(L = log g) = g (H'(g+) - H'(g-)) (Proposition 5)."""
-        with quiet_float64():
-            masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
-            return concrete(PLD(masses, infinite, self.grid, self.bound))
+        masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
+        return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=self.grid, bound=self.bound)
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
         _validate.finite(epsilon=epsilon)
-        with quiet_float64():
-            at = float64(epsilon)
-            excess = excess_at(self.float64(), self.grid, self.bound, at)
-            return concrete(_with_identity(excess, at, self.bound))
+        return _hockey_stick(self, epsilon)
 
     def values(self) -> Array:
         """H at the points of the grid, shape ``(..., grid.size)``, rounded to the side of ``bound``."""
-        with quiet_float64():
-            return concrete(_with_identity(self.float64(), self.grid.losses, self.bound))
+        return _values(self)
 
     def on(self, grid: LossGrid) -> PrivacyProfile:
         """The same bound on a grid of the same spacing that begins or ends elsewhere.
@@ -144,9 +145,7 @@ class PrivacyProfile:
         validity.check_grid(grid)
         if grid == self.grid:
             return self
-        with quiet_float64():
-            excess = conversions.moved(self.float64(), self.grid, grid, self.bound)
-            return PrivacyProfile(concrete(excess), grid, self.bound)
+        return replaced(self, excess=conversions.moved(self.float64(), self.grid, grid, self.bound), grid=grid)
 
     def reflect(self) -> PrivacyProfile:
         """The curve of the pair exchanged, gamma H(1 / gamma) + 1 - gamma (Lemma 16 of the residue paper).
@@ -154,20 +153,15 @@ class PrivacyProfile:
         In excesses E'(gamma) = gamma E(1 / gamma), so nothing cancels and the result is good to a few units in
         both tails. The law is the Esscher tilt of Proposition 1 with the losses' signs turned.
         """
-        with quiet_float64():
-            grid = LossGrid(self.grid.spacing, -self.grid.highest, self.grid.size)
-            excess = conversions.reflected(self.float64(), self.grid, self.bound)
-            return PrivacyProfile(concrete(excess), grid, self.bound)
+        grid = LossGrid(self.grid.spacing, -self.grid.highest, self.grid.size)
+        return replaced(self, excess=conversions.reflected(self.float64(), self.grid, self.bound), grid=grid)
 
     def symmetrise(self) -> PrivacyProfile:
         """sym(H) = max(H, reflection of H) on a grid that holds both: the curve of either direction."""
         reach = max(-self.grid.lowest, self.grid.highest)
         both = LossGrid(self.grid.spacing, -reach, 2 * reach + 1)
-        one, other = self.on(both), self.reflect().on(both)
-        with quiet_float64():
-            pair = one.float64(), other.float64()
-            excess = conversions.supremum_excess(array_module(*pair).stack(pair), self.bound)
-            return PrivacyProfile(concrete(excess), both, self.bound)
+        pair = [side.on(both).float64() for side in (self, self.reflect())]
+        return replaced(self, excess=conversions.highest_of(pair, self.bound), grid=both)
 
     def compose(self, other: PrivacyProfile) -> PrivacyProfile:
         """The tensor product, both pairs run, kept on this curve's grid; see :meth:`PLD.compose` for its accuracy.
@@ -180,14 +174,30 @@ class PrivacyProfile:
 
     def float64(self) -> Array:
         """The excess in float64, widened to the side of ``bound`` where a float32 program has rounded it."""
-        excess = self.excess if _validate.is_traced(self.excess) else np.asarray(self.excess)
-        xp, gamma = array_module(excess), np.exp(self.grid.losses)
-        wide = excess.astype(np.float64)
-        if excess.dtype != np.float64:
-            wide = inflated(wide, 2.0**-23) + 1e-38 if self.bound == "upper" else deflated(wide, 2.0**-23) - 1e-38
-        worst = np.minimum(gamma, 1.0) if self.bound == "upper" else 0.0
-        limited = xp.clip(wide, 0.0, np.minimum(inflated(gamma, 1e-12), 1.0))
-        return xp.where(xp.isnan(wide), worst, limited)
+        return _wide(self)
+
+
+@compiled()
+def _wide(profile: PrivacyProfile) -> Array:
+    xp, gamma = array_module(profile.excess), np.exp(profile.grid.losses)
+    excess = xp.asarray(profile.excess)
+    wide, upper = excess.astype(np.float64), profile.bound == "upper"
+    if excess.dtype != np.float64:
+        wide = inflated(wide, 2.0**-23) + 1e-38 if upper else deflated(wide, 2.0**-23) - 1e-38
+    worst = np.minimum(gamma, 1.0) if upper else 0.0
+    limited = xp.clip(wide, 0.0, np.minimum(inflated(gamma, 1e-12), 1.0))
+    return xp.where(wide >= 0.0, limited, worst)
+
+
+@compiled()
+def _hockey_stick(profile: PrivacyProfile, epsilon: Any) -> Array:
+    at = float64(epsilon)
+    return _with_identity(excess_at(_wide(profile), profile.grid, profile.bound, at), at, profile.bound)
+
+
+@compiled()
+def _values(profile: PrivacyProfile) -> Array:
+    return _with_identity(_wide(profile), profile.grid.losses, profile.bound)
 
 
 def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
@@ -198,7 +208,7 @@ def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
     return _excess_at(excess, np.asarray(grid.spacing), np.asarray(float(grid.lowest)), bound, epsilon)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> Any:
     xp = array_module(excess, h, lowest, epsilon)
     sign = 1.0 if bound == "upper" else -1.0
@@ -235,8 +245,9 @@ def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
     return xp.clip(xp.where(epsilon < 0, inflated(value, units), excess), 0.0, 1.0)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _excess_of_values(values: Any, losses: Any, bound: str) -> Any:
+    values = float64(values)
     xp = array_module(values, losses)
     gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))
     limit = xp.minimum(gamma, 1.0)

@@ -65,7 +65,7 @@ def product(one: Segments, other: Segments, leakier: bool) -> Segments:
     return Segments(widths, drops)
 
 
-@compiled(static_argnames=("size", "leakier"))
+@compiled("size", "leakier")
 def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     """At most ``size`` sorted segments, leakier or less leaky than the given ones (any order); ``size`` >= 16."""
     xp = array_module(*segments)

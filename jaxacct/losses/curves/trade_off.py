@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -12,7 +11,9 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, ranks, running_greatest, take
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, put, quiet_float64, rows
+from jaxacct._numerics.curve_arrays import as_arrays, compiled, float64, mapped, put, rows
+from jaxacct._numerics.pytree import mechanism as checked_tree
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import from_tails as nodes
@@ -27,8 +28,7 @@ __all__ = ["TradeOff", "arrays", "padded"]
 _MOST = 2**24  # segments that a product is given room for beyond what it takes
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["widths", "drops"], meta_fields=["bound"])
-@dataclasses.dataclass(frozen=True, eq=False)
+@checked_tree
 class TradeOff:
     """A piecewise linear trade-off curve, as its segments from alpha = 0 to alpha = 1, steepest first.
 
@@ -43,16 +43,28 @@ class TradeOff:
     that excess everywhere, so it lowers f.
 
     Attributes:
-        widths: shape ``(..., segments)``, float64; a NumPy array outside a trace.
+        widths: shape ``(..., segments)``, float64; JAX's array if it was made from one, else NumPy's.
         drops: shape ``(..., segments)``.
         bound: ``"lower"`` or ``"upper"``, static.
+
+    Raises:
+        ValueError: concrete arrays that are no such experiment: NaN, negative, a sum beyond 1 or, for a lower curve,
+            below 1 (by more than 1e-6), or not sorted, which would not be convex. Traced ones of that kind are no
+            privacy (lower) or perfect privacy (upper).
 
     Source: Dong, Roth, Su 2022, section 2; the residue paper's Definition 9 and Propositions 7 to 12.
     """
 
     widths: Array
     drops: Array
-    bound: str = "lower"
+    bound: str = dataclasses.field(default="lower", metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _validate.one_of(("lower", "upper"), bound=self.bound)
+        good = validity.check_segments(self.widths, self.drops, self.bound)
+        widths, drops = kept_where(good, self.widths, self.drops, self.bound)
+        object.__setattr__(self, "widths", widths)
+        object.__setattr__(self, "drops", drops)
 
     @classmethod
     def from_points(cls, alpha: ArrayLike, beta: ArrayLike, bound: str = "lower") -> TradeOff:
@@ -67,23 +79,10 @@ class TradeOff:
         """
         _validate.one_of(("lower", "upper"), bound=bound)
         _validate.numbers(alpha=alpha, beta=beta)
-        traced = _validate.is_traced((alpha, beta))
-        if not traced:
-            alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)
-            validity.check_trade_off_points(alpha, beta)
-        with quiet_float64():
-            a, b = float64(alpha), float64(beta)
-            xp = array_module(a, b)
-            widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
-            drops = xp.concatenate([1.0 - b[..., :1], -xp.diff(b, axis=-1)], -1)
-            good = xp.all((widths >= 0) & (drops >= -1e-14), -1, keepdims=True)
-            cross = drops[..., 2:] * widths[..., 1:-1] <= drops[..., 1:-1] * widths[..., 2:] + 1e-9
-            good &= xp.all(cross, -1, keepdims=True) & (xp.abs(a[..., -1:] - 1.0) + xp.abs(b[..., -1:]) < 1e-9)
-            # No privacy: P and Q are disjoint. Perfect privacy: one outcome.
-            one = xp.zeros_like(widths)
-            worst = put(one, (..., -1), 1.0), put(one, (..., 0 if bound == "lower" else -1), 1.0)
-            widths, drops = xp.where(good, widths, worst[0]), xp.where(good, xp.maximum(drops, 0.0), worst[1])
-            return concrete(_sorted(cls(widths, drops, bound)))
+        if not _validate.is_traced((alpha, beta)):
+            validity.check_trade_off_points(np.asarray(alpha, np.float64), np.asarray(beta, np.float64))
+        found = _of_points(alpha, beta, bound)
+        return unchecked(cls, widths=found.widths, drops=found.drops, bound=bound)
 
     @classmethod
     def from_profile(cls, profile: PrivacyProfile) -> TradeOff:
@@ -93,18 +92,9 @@ class TradeOff:
         with loss atoms on a grid of n points it has n + 2 segments.
         """
         _validate.instance(PrivacyProfile, profile=profile)
-        law = profile.to_pld()
-        with quiet_float64():
-            losses = profile.grid.losses
-            sign = 1.0 if profile.bound == "upper" else -1.0
-            rounding = 1.0 + sign * 8.0 * EPS * (1.0 + np.abs(losses))
-            masses = float64(law.masses)
-            singular = profile.float64()[..., :1] * np.exp(-losses[0]) * rounding[0]
-            xp = array_module(masses, singular)
-            none = xp.zeros_like(singular)
-            widths = xp.concatenate([none, masses * rounding, float64(law.infinity_mass)[..., None]], -1)
-            drops = xp.concatenate([singular, masses * np.exp(-losses) * rounding, none], -1)
-            return concrete(cls(widths, drops, "lower" if profile.bound == "upper" else "upper"))
+        found = _of_profile(profile)
+        bound = "lower" if profile.bound == "upper" else "upper"
+        return unchecked(cls, widths=found.widths, drops=found.drops, bound=bound)
 
     def profile(self, grid: LossGrid) -> PrivacyProfile:
         """The privacy profile on ``grid``: chords of this curve's own profile (lower), or its supporting lines.
@@ -118,16 +108,13 @@ class TradeOff:
         """
         validity.check_grid(grid)
         bound = "upper" if self.bound == "lower" else "lower"
-        with quiet_float64():
-            excess = _excess(*arrays(self), grid.losses, bound)
-            return PrivacyProfile(concrete(excess), grid, bound)
+        excess = _excess(*arrays(self), grid.losses, bound)
+        return unchecked(PrivacyProfile, excess=excess, grid=grid, bound=bound)
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
         _validate.rate(alpha=alpha)
-        with quiet_float64():
-            value, _ = _read(*arrays(self), float64(alpha), self.bound)
-            return concrete(value)
+        return _read(*arrays(self), alpha, self.bound)[0]
 
     def power(self, alpha: ArrayLike) -> Array:
         """1 - f(alpha), the power of the best test at false positive rate ``alpha``, with the digits of a small one.
@@ -135,25 +122,17 @@ class TradeOff:
         Rounded so that it bounds from the other side: up where f is a lower bound.
         """
         _validate.rate(alpha=alpha)
-        with quiet_float64():
-            _, value = _read(*arrays(self), float64(alpha), self.bound)
-            return concrete(value)
+        return _read(*arrays(self), alpha, self.bound)[1]
 
     def points(self) -> tuple[Array, Array]:
         """``(alpha, beta)`` of the vertices from alpha = 0 on, for pictures: sums in float64, not rounded to a side."""
-        with quiet_float64():
-            widths, drops = float64(self.widths), float64(self.drops)
-            xp = array_module(widths, drops)
-            alpha = xp.cumsum(widths, -1)
-            beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
-            return concrete((alpha, xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)))
+        return _points(self)
 
     def reflect(self) -> TradeOff:
         """The trade-off curve of (Q, P), the mirror image across the diagonal; exact."""
-        with quiet_float64():
-            flip: Any = lambda x: (x if _validate.is_traced(x) else np.asarray(x))[..., ::-1]  # noqa: E731
-            # Padding stands at the end, so after the flip at the beginning; the order of the rest is right.
-            return concrete(TradeOff(flip(self.drops), flip(self.widths), self.bound))
+        # Padding stands at the end, so after the flip at the beginning; the order of the rest is right.
+        widths, drops = (as_arrays(x)[..., ::-1] for x in (self.drops, self.widths))
+        return replaced(self, widths=widths, drops=drops)
 
     def compose(self, other: TradeOff, size: int | None = None) -> TradeOff:
         """The tensor product f x g (Proposition 12), exact but for the last bits, or leakier / less leaky if cut.
@@ -176,9 +155,8 @@ class TradeOff:
             raise ValueError(f"size must be at least 16, got {size}")
         if size > max(room, _MOST):
             raise ValueError(f"size must be at most {_MOST} or the {room} that every product takes, got {size}")
-        with quiet_float64():
-            widths, drops = _compose(*arrays(self), *arrays(other), size, self.bound)
-            return concrete(TradeOff(widths, drops, self.bound))
+        found = _compose(*arrays(self), *arrays(other), size, self.bound)
+        return replaced(self, widths=found.widths, drops=found.drops)
 
 
 def arrays(curve: TradeOff) -> tuple[Any, Any]:
@@ -189,8 +167,13 @@ def arrays(curve: TradeOff) -> tuple[Any, Any]:
     either may have been the larger: a lower curve gets a segment more, in front, for what the drops may have had more.
     The masses of an upper curve come closer, and do not pass each other.
     """
-    widths, drops = (x if _validate.is_traced(x) else np.asarray(x) for x in (curve.widths, curve.drops))
-    xp = array_module(widths, drops)
+    return _wide(curve)
+
+
+@compiled()
+def _wide(curve: TradeOff) -> tuple[Any, Any]:
+    xp = array_module(curve)
+    widths, drops = xp.asarray(curve.widths), xp.asarray(curve.drops)
     a, b = widths.astype(np.float64), drops.astype(np.float64)
     if widths.dtype != np.float64 or drops.dtype != np.float64:
         sign = 1.0 if curve.bound == "lower" else -1.0
@@ -202,10 +185,17 @@ def arrays(curve: TradeOff) -> tuple[Any, Any]:
             a, b = xp.concatenate([xp.zeros_like(lost), a], -1), xp.concatenate([lost, b], -1)
         else:
             a, b = xp.where(flat, a, xp.minimum(a, b)), xp.where(flat, xp.minimum(a, b), b)
-    broken = xp.isnan(a).any(-1, keepdims=True) | xp.isnan(b).any(-1, keepdims=True)
-    one = xp.zeros_like(a)
-    worst = put(one, (..., -1), 1.0), put(one, (..., 0 if curve.bound == "lower" else -1), 1.0)
-    return xp.where(broken, worst[0], a), xp.where(broken, worst[1], b)
+    return kept_where(~(xp.isnan(a).any(-1) | xp.isnan(b).any(-1)), a, b, curve.bound)
+
+
+def kept_where(good: Any, widths: Any, drops: Any, bound: str) -> tuple[Any, Any]:
+    """The segments of the curves that are ``good``; of the others no privacy (lower), or one outcome (upper)."""
+    xp = array_module(good, widths, drops)
+    if xp is np and np.all(good):
+        return widths, drops
+    one = xp.zeros_like(widths)
+    worst = put(one, (..., -1), 1.0), put(one, (..., 0 if bound == "lower" else -1), 1.0)
+    return tuple(xp.where(good[..., None], x, y) for x, y in zip((widths, drops), worst, strict=True))
 
 
 def padded(curve: TradeOff) -> tuple[Any, Any]:
@@ -216,12 +206,42 @@ def padded(curve: TradeOff) -> tuple[Any, Any]:
     return xp.pad(widths, more), xp.pad(drops, more)
 
 
-def _sorted(curve: TradeOff) -> TradeOff:
-    found = rows(lambda w, d: segments.sort(Segments(w, d)), curve.widths, curve.drops)
-    return TradeOff(found.widths, found.drops, curve.bound)
+@compiled("bound")
+def _of_points(alpha: Any, beta: Any, bound: str) -> Segments:
+    a, b = float64(alpha), float64(beta)
+    xp = array_module(a, b)
+    widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
+    drops = xp.concatenate([1.0 - b[..., :1], -xp.diff(b, axis=-1)], -1)
+    good = xp.all((widths >= 0) & (drops >= -1e-14), -1)
+    cross = drops[..., 2:] * widths[..., 1:-1] <= drops[..., 1:-1] * widths[..., 2:] + 1e-9
+    good &= xp.all(cross, -1) & (xp.abs(a[..., -1] - 1.0) + xp.abs(b[..., -1]) < 1e-9)
+    widths, drops = kept_where(good, widths, xp.maximum(drops, 0.0), bound)
+    return rows(lambda w, d: segments.sort(Segments(w, d)), widths, drops)
 
 
-@compiled(static_argnames=("size", "bound"))
+@compiled()
+def _of_profile(profile: PrivacyProfile) -> Segments:
+    law, losses = profile.to_pld(), profile.grid.losses
+    sign = 1.0 if profile.bound == "upper" else -1.0
+    rounding = 1.0 + sign * 8.0 * EPS * (1.0 + np.abs(losses))
+    singular = profile.float64()[..., :1] * np.exp(-losses[0]) * rounding[0]
+    xp = array_module(law.masses, singular)
+    none = xp.zeros_like(singular)
+    widths = xp.concatenate([none, law.masses * rounding, law.infinity_mass[..., None]], -1)
+    drops = xp.concatenate([singular, law.masses * np.exp(-losses) * rounding, none], -1)
+    return Segments(widths, drops)
+
+
+@compiled()
+def _points(curve: TradeOff) -> tuple[Any, Any]:
+    widths, drops = float64(curve.widths), float64(curve.drops)
+    xp = array_module(widths, drops)
+    alpha = xp.cumsum(widths, -1)
+    beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
+    return alpha, xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)
+
+
+@compiled("size", "bound")
 def _compose(a_widths: Any, a_drops: Any, b_widths: Any, b_drops: Any, size: int, bound: str) -> Segments:
     leakier = bound == "lower"
     n, m = a_widths.shape[-1], b_widths.shape[-1]
@@ -248,9 +268,10 @@ def _lines(along: Any, across: Any) -> tuple[Any, Any, Any, Any]:
     return a, b, slope, xp.concatenate([carrying, start == 0.0], -1)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
     """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
+    alpha = float64(alpha)
     xp = array_module(widths, drops, alpha)
     sign = -1.0 if bound == "lower" else 1.0  # the sign of f's own margin
     margin = 4.0 * (widths.shape[-1] + 4) * EPS
@@ -277,7 +298,7 @@ def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
     return jax.tree.map(lambda v: xp.moveaxis(v, 0, -1).reshape(shape), found)
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def _excess(widths: Any, drops: Any, losses: Any, bound: str) -> Any:
     xp = array_module(widths, drops, losses)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)

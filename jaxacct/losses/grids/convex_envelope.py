@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import added, compiled, rows
+from jaxacct._numerics.manual_axes import cond, fori_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.grids.hockey_stick import at_lattice_points, discounted, relative_error
 from jaxacct.losses.grids.supporting_lines import CellSums, line_errors, signed_below
 
 
-@compiled(static_argnames="bound")
+@compiled("bound")
 def infimum_excess(family: Any, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
     return rows(lambda row: _envelope(row, losses, bound), family.min(0))
@@ -98,7 +98,7 @@ def lower_hull(x: Array, y: Array, kinks: Any = None) -> Array:
         return stack, jnp.where(drop, top - 1, jnp.where(push, top + 1, top)), jnp.where(push, index + 1, index)
 
     zero = jnp.zeros((), jnp.int32)
-    stack, top, _ = jax.lax.fori_loop(0, 2 * n, step, (jnp.zeros(n, jnp.int32), zero, zero))
+    stack, top, _ = fori_loop(0, 2 * n, step, (jnp.zeros(n, jnp.int32), zero, zero))
     kept = jnp.where(jnp.arange(n) < top, stack, n)
     return jnp.zeros(n, bool).at[kept].set(True, mode="drop")
 
@@ -145,7 +145,7 @@ def convex_below(chords: Array, sums: CellSums, spacing: Array) -> Array:
 
     if xp is np:
         return mended() if np.any(masses < 0) else masses
-    return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses)
+    return cond(jnp.any(masses < 0), mended, lambda: masses)
 
 
 _DEEP = 0.25

@@ -61,7 +61,7 @@ def discounted(terms: Any, factor: Any) -> Any:
     return (inside + later[..., None] * powers[size:0:-1]).reshape(blocks.shape)[..., :n]
 
 
-@compiled(static_argnums=(2, 4))
+@compiled("grid", "sign")
 def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array, sign: float) -> Array:
     """delta(epsilon), shape ``batch + epsilon.shape``; see :meth:`jaxacct.PLD.hockey_stick`."""
     xp = array_module(masses, infinity, epsilon)
@@ -101,7 +101,7 @@ def _beyond(masses: Array, spacing: float, cell: Any) -> tuple[Array, Array]:
     return mass, xp.take(curve, xp.clip(cell + 1, 0, n - 1), axis=-1)
 
 
-@compiled(static_argnums=(2, 4))
+@compiled("grid", "sign")
 def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign: float) -> Array:
     """The trade-off function at ``alpha``, shape ``batch + alpha.shape``; see :meth:`jaxacct.PLD.trade_off`."""
     xp = array_module(masses, infinity, alpha)
@@ -135,7 +135,7 @@ def _log_terms(masses: Array, grid: LossGrid, theta: Any) -> tuple[Array, Array]
     return theta * losses + xp.log(masses), 4.0 * EPS * (4.0 + theta * np.abs(losses) + xp.abs(xp.log(masses)))
 
 
-@compiled(static_argnums=(1, 3))
+@compiled("grid", "sign")
 def log_moment(masses: Array, grid: LossGrid, theta: Any, sign: float) -> Array:
     """log E[exp(theta L); L < inf], shape ``batch``, rounded to the side of ``sign``."""
     xp = array_module(masses, theta)
@@ -147,7 +147,7 @@ def log_moment(masses: Array, grid: LossGrid, theta: Any, sign: float) -> Array:
     return value + sign * (error + 4.0 * EPS * xp.where(xp.isfinite(value), xp.abs(value), 0.0))
 
 
-@compiled(static_argnums=(1, 4))
+@compiled("grid", "sign")
 def tilted(masses: Array, grid: LossGrid, theta: Any, log_normaliser: Any, sign: float) -> Array:
     """Masses times exp(theta * loss - log_normaliser), rounded to the side of ``sign``."""
     xp = array_module(masses, theta, log_normaliser)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 
-import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
+from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
@@ -216,7 +216,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
         return ratio, ratio
 
     outcomes = np.arange(1.0, start + 1.0)
-    _, ratios = jax.lax.scan(step, _first(mu, start), outcomes, reverse=True)
+    _, ratios = scan(step, _first(mu, start), outcomes, reverse=True)
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
