@@ -1,10 +1,11 @@
-"""delta and epsilon of up to a thousand runs, composed law by law without a transform.
+"""delta and epsilon of a composition, law by law without a transform.
 
-A rare sample of few runs has losses of very different sizes, which no uniform line of frequencies serves. But the laws
+A rare sample has losses of very different sizes, which no uniform line of frequencies serves. But the laws
 of `discrete_laws.cells` have few points, wherever they are needed, so two of them are composed point by point, and what
 comes out is put on few points again, on the same side of the truth (`law_sums`). The last composition is not written
 down: delta is the mean hockey stick of one half of the runs at epsilon minus the loss of the other half (`two_laws`).
-All sums are of non-negative numbers, so deep tails keep their digits. NumPy only, one setting at a time.
+All sums are of non-negative numbers, so deep tails keep their digits. T runs take about log2 T compositions. Every law
+is a bound exactly as it stands, so how many are composed matters to no proof. NumPy only, one setting at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey
 from jaxacct.mechanisms.pairs.cells import placed, with_edge
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-MOST_RUNS = 1024
-_SIZES = (96, 256, 512, 512)  # points of a law: to learn what matters, then to answer
-_TIGHT = 0.9998  # lower over upper bound that ends it
+MOST_RUNS = 2.0**53  # beyond which counts are no whole numbers
+_FIRST, _SECOND, _MOST = 96, 256, 1536  # points of a law: to learn what matters, then how wide bounds are; at most
+_PASSES = 5
+_TIGHT = {"epsilon": 1e-4, "delta": 4e-4}  # relative width that ends it, and that the number of points aims at
+_DEEP, _DEEP_TIGHT = 1e-12, 2e-3  # a delta below which that width will do
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -107,15 +110,19 @@ def _answer(kind: str, runs: list[tuple[Pair, int]], goal: float, enough: float)
         epsilon, delta = sum(count * _rough_epsilon(pair, goal / total) for pair, count in runs), goal
     bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
     spread = _finite(sum(count * _square(pair.survey()) for pair, count in runs) ** 0.5)
-    for size in _SIZES:
+    size = _FIRST
+    for _ in range(_PASSES):
         aim = _Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total), spread)
         halves = _halves(runs, aim, size)
         if halves is None:
             return bounds
         found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
-        if bounds[0] >= _TIGHT * bounds[1] or bounds[1] <= enough:
+        width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else np.inf
+        wanted = _DEEP_TIGHT if kind == "delta" and bounds[1] < _DEEP else _TIGHT[kind]
+        if width <= wanted or bounds[1] <= enough or size == _MOST:
             break
+        size = _larger(size, width / wanted)
         # What was wide was aimed at the wrong place: next time between the bounds.
         between = math.sqrt(bounds[0]) * math.sqrt(bounds[1]) if bounds[0] > 0 else bounds[1]
         if kind == "delta":
@@ -123,6 +130,13 @@ def _answer(kind: str, runs: list[tuple[Pair, int]], goal: float, enough: float)
         elif np.isfinite(bounds[1]):
             epsilon = between
     return bounds
+
+
+def _larger(size: int, times: float) -> int:
+    """The number of points of the next pass: widths fall with its square, and are so many times too large."""
+    if size < _SECOND:
+        return _SECOND
+    return min(64 * math.ceil(1.1 * size * min(times, 16.0) ** 0.5 / 64), _MOST)
 
 
 def _rough_epsilon(pair: Pair, delta: float) -> float:
@@ -159,10 +173,11 @@ def _halves(runs: list[tuple[Pair, int]], aim: _Aim, size: int) -> tuple[Laws, L
 
 
 def _power(single: Laws, count: int, aim: _Aim, size: int) -> Laws | None:
+    """``count`` runs. A square is used many times; a product of few runs only once, where fewer points will do."""
     result, square = None, single
     while count:
         if count % 2:
-            result = _joined(result, square, aim, size)
+            result = _joined(result, square, aim, max(_FIRST, int(size * 2.0 ** (-0.25 * count.bit_length() + 0.25))))
         count //= 2
         if count:
             square = _joined(square, square, aim, size)
