@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.losses.engines.discrete_laws.cells import Law
+from jaxacct.losses.engines.laws.cells import Law
 
 
 def merged(first: Law, second: Law, edges: np.ndarray) -> Law:
