@@ -71,7 +71,7 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
     spread = spread_of(runs)
     size = LEAST_POINTS
     for _ in range(_PASSES):
-        aim = Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total), spread)
+        aim = Aim.at(epsilon, delta, float(total), spread)
         halves = Composer(aim, size).halves(runs)
         if halves is None:
             return bounds

@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array, array_module, histogram
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
 from jaxacct.losses.engines.laws.sums import merged, split
-from jaxacct.mechanisms.pairs.base import Pair, Survey
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.cells import placed, with_edge
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
@@ -69,42 +70,11 @@ class Composer:
     def _single(self, pair: Pair) -> Laws:
         if lists_outcomes(pair):
             return laws_of_outcomes(pair)
-        survey = pair.survey()
-        massive = survey.log_masses > -np.inf
-        if not massive.any():  # all of it infinite, as far as is known
-            return laws(pair, np.array([-1.0, 1.0]))
-        return laws(pair, self._kept(lambda: self._edges_of(pair, survey, massive)))
-
-    def _edges_of(self, pair: Pair, survey: Survey, massive: np.ndarray) -> np.ndarray:
-        order = np.argsort(survey.losses[massive])
-        losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
-        most = float(pair.max_loss() + 2.0 * pair.loss_error())
-        low, high = self.aim.ends(losses, log_masses)
-        # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
-        high = most if high >= losses[-1] and most < np.inf else min(high + 2.0 * float(pair.loss_error()), most)
-        low = low - 1e-9 * abs(low)
-        high = high if high > low else low + 1e-9 + 1e-9 * abs(low)
-        edges = placed(losses, self.aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), self.size)
-        return with_edge(edges, pair.anchor() + 2.0 * pair.loss_error())
+        return laws(pair, self._kept(lambda: edges_of_run(pair, self.aim, self.size)))
 
     def _composed(self, first: Laws, second: Laws, size: int) -> Laws:
-        """Both sides of the sum of two losses, on ``size`` points or less."""
-        edges = self._kept(lambda: self._edges_between(first, second, size))
-        return Laws(merged(first.lower, second.lower, edges), split(first.upper, second.upper, edges))
-
-    def _edges_between(self, first: Laws, second: Laws, size: int) -> np.ndarray:
-        sketch = [_sketched(one.upper, _SKETCH) for one in (first, second)]
-        (losses, other_losses), (masses, other_masses) = zip(*sketch, strict=True)
-        products = Law(np.add.outer(losses, other_losses).ravel(), np.multiply.outer(masses, other_masses).ravel(), 0.0)
-        losses, masses = _sketched(products, _SKETCH**2 // 8)
-        ends = [sum(end(one.upper.losses) for one in (first, second)) for end in (np.min, np.max)]
-        losses = np.concatenate([ends[:1], losses, ends[1:]])
-        log_masses = np.log(np.concatenate([[0.0], masses, [0.0]]))
-        low, high = self.aim.ends(losses, log_masses)
-        largest = ends[-1]
-        high = largest if high >= losses[-1] else min(high, largest)
-        high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
-        return placed(losses, self.aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
+        edges = self._kept(lambda: edges_of_sum(first.upper, second.upper, self.aim, size))
+        return composed(first, second, edges)
 
     def _kept(self, make: Callable[[], np.ndarray]) -> np.ndarray:
         """The next edges: those that were given, or new ones."""
@@ -113,11 +83,60 @@ class Composer:
         return edges
 
 
-def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
+def edges_of_run(pair: Pair, aim: Aim, size: int) -> Array:
+    """Where the law of one run is cut into ``size`` cells."""
+    losses, log_masses = sorted_survey(pair)
+    xp = array_module(losses)
+    slack = 2.0 * pair.loss_error()
+    most = pair.max_loss() + slack
+    low, high = aim.ends(losses, log_masses)
+    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
+    high = xp.where((high >= losses[-1]) & (most < np.inf), most, xp.minimum(high + slack, most))
+    low = low - 1e-9 * xp.abs(low)
+    high = xp.where(high > low, high, low + 1e-9 + 1e-9 * xp.abs(low))
+    return with_edge(placed(losses, aim.weights(losses, log_masses), (low, high), size), pair.anchor() + slack)
+
+
+def sorted_survey(pair: Pair) -> tuple[Array, Array]:
+    """The survey's losses, sorted, and logarithms of their masses; points without mass say nothing of where mass is."""
+    survey = pair.survey()
+    xp = array_module(survey.losses)
+    massive = survey.log_masses > -np.inf
+    largest = xp.where(massive, survey.losses, -np.inf).max(-1)
+    losses = xp.where(massive, survey.losses, xp.where(xp.isfinite(largest), largest, 1.0))
+    order = xp.argsort(losses)
+    return losses[order], survey.log_masses[order]
+
+
+def edges_of_sum(first: Law, second: Law, aim: Aim, size: int) -> Array:
+    """Where the law of the sum of two losses is cut into ``size`` cells."""
+    xp = array_module(first.losses, aim)
+    (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
+    products = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
+    losses, masses = sketched(*products, _SKETCH**2 // 8)
+    least, largest = first.losses.min() + second.losses.min(), first.losses.max() + second.losses.max()
+    losses = xp.concatenate([least[None], losses, largest[None]])
+    none = xp.zeros_like(losses[:1])
+    log_masses = xp.log(xp.concatenate([none, masses, none]))
+    low, high = aim.ends(losses, log_masses)
+    high = xp.minimum(high, largest)
+    above = high + 8 * EPS * (xp.abs(high) + xp.abs(low))
+    high = xp.where(high > low, above, low + 1e-9 + 1e-9 * xp.abs(low))
+    return placed(losses, aim.weights(losses, log_masses), (low, high), size)
+
+
+def composed(first: Laws, second: Laws, edges: Array) -> Laws:
+    """Both sides of the sum of two losses."""
+    return Laws(merged(first.lower, second.lower, edges), split(first.upper, second.upper, edges))
+
+
+def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
     """A law on few points, sorted: for planning."""
-    order = np.argsort(law.losses)
-    begins = np.unique(np.arange(points) * order.size // points)
-    masses, losses = law.masses[order], law.losses[order]
-    total = np.add.reduceat(masses, begins)
-    mean = np.add.reduceat(masses * losses, begins) / np.where(total > 0, total, 1.0)
-    return np.where(total > 0, mean, losses[begins]), total
+    xp, order = array_module(losses), array_module(losses).argsort(losses)
+    points = min(points, losses.size)
+    place = np.arange(losses.size) * points // losses.size
+    begins = np.searchsorted(place, np.arange(points))
+    masses, losses = masses[order], losses[order]
+    total = histogram(place, masses, points)
+    mean = histogram(place, masses * losses, points) / xp.where(total > 0, total, 1.0)
+    return xp.where(total > 0, mean, losses[begins]), total

@@ -25,11 +25,11 @@ class Curve:
         self.runs, self.epsilon = runs, epsilon
         total, spread, delta = float(sum(count for _, count in runs)), spread_of(runs), 1e-5
         for size in (LEAST_POINTS, LEAST_POINTS):
-            halves = Composer(Aim(max(epsilon, 1e-12), delta, total, spread), size).halves(runs)
-            delta = float(np.clip(delta_from_above(*halves, epsilon), 1e-300, 0.5)) if halves else delta
+            halves = Composer(Aim.at(epsilon, delta, total, spread), size).halves(runs)
+            delta = delta_from_above(*halves, epsilon) if halves else delta
         self._composers = []
         for size in _SIZES:
-            composer = Composer(Aim(max(epsilon, 1e-12), delta, total, spread), size)
+            composer = Composer(Aim.at(epsilon, delta, total, spread), size)
             composer.halves(runs)
             self._composers.append(composer)
 
