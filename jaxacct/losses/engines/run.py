@@ -22,6 +22,7 @@ from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import universal_bounds
 from jaxacct.losses.engines.laws.bounds import law_bounds
+from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -157,5 +158,7 @@ def traced_bounds(
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
     if contour:
-        return _contour_program(kind, TRACED, groups[0], counts, goal)
-    return _universal_program(kind, _TRACED_CELLS, groups, counts, goal)
+        found = _contour_program(kind, TRACED, groups[0], counts, goal)
+    else:
+        found = _universal_program(kind, _TRACED_CELLS, groups, counts, goal)
+    return narrowed_by_laws(kind, groups, counts, goal, found)
