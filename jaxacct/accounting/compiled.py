@@ -77,8 +77,8 @@ def _on_contour(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slop
     (group,), many = engine.grouped(pairs, counts, jnp)
     prepared = prepare(kind, TRACED, group, many, goal)
     terms, found = integrand(TRACED, prepared, many)
-    found = bounds_on(kind, prepared, terms, group, many, goal)
-    low, high = narrowed_by_laws(kind, (group,), many, goal, jax.tree.map(stopped, found))
+    wide = stopped(bounds_on(kind, prepared, terms, group, many, goal))
+    low, high = narrowed_by_laws(kind, (group,), many, goal, wide)
     return low, high, functools.partial(slopes_on, prepared, terms, found, group, many)
 
 
