@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct._numerics.arrays import stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import alike
@@ -21,10 +23,12 @@ from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.contour.bounds import bounds_on, integrand, prepare
 from jaxacct.losses.engines.derivatives import Slopes, slopes_on
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
+from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.losses.engines.run import TRACED
 from jaxacct.losses.engines.values import SIZES, Place, placed, value
-from jaxacct.mechanisms.directions import rarely_sampled
+from jaxacct.mechanisms.directions import directions, rarely_sampled
+from jaxacct.mechanisms.pairs.allocation import AllocationPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _SIZE = SIZES[2]
@@ -36,6 +40,7 @@ def compiled_answer(
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
     target, steps = askable(question.kind, given, runs, jnp)
+    _warn_of_missing_tables(directions(mechanism, question.relation, steps))
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None
     if any(wanted) and engine.on_contour(batch.query[0]) and not _is_single(batch):
@@ -53,6 +58,19 @@ def compiled_answer(
     return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]
 
 
+def _warn_of_missing_tables(sides: Any) -> None:
+    """Some laws are tables that no program makes: what is said of them is nothing."""
+    pairs = jax.tree.leaves(sides, is_leaf=lambda x: isinstance(x, AllocationPair))
+    if any(isinstance(pair, AllocationPair) and _validate.is_traced(pair) for pair in pairs):
+        warnings.warn(
+            "bounds of RandomAllocation in this program say nothing (delta 1, epsilon inf): a compiled program makes "
+            "no tables of a noise, batches or participations that are traced; pass them as numbers that are known "
+            "while tracing, or ask outside the program",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
 def _is_single(batch: Batch) -> bool:
     return batch.most == 1.0 and len(batch.query[0]) == 1
 
@@ -63,7 +81,8 @@ def _on_contour(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slop
     (group,), many = engine.grouped(pairs, counts, jnp)
     prepared = prepare(kind, TRACED, group, many, goal)
     terms, found = integrand(TRACED, prepared, many)
-    low, high = bounds_on(kind, prepared, terms, group, many, goal)
+    wide = stopped(bounds_on(kind, prepared, terms, group, many, goal))
+    low, high = narrowed_by_laws(kind, (group,), many, goal, wide)
     return low, high, functools.partial(slopes_on, prepared, terms, found, group, many)
 
 

@@ -7,6 +7,7 @@ A derivative is 0 where the answer is exactly 0, and NaN where none is known or 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,8 @@ from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
+from jaxacct.losses.engines.laws.bounds import Runs, runs_of
+from jaxacct.losses.engines.laws.slopes import Curve, extrapolated
 from jaxacct.losses.engines.lines.of_pair import has_derivatives
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.losses.engines.run import Options
@@ -87,7 +90,7 @@ def _slopes(
         at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
     gaussian = all(isinstance(pair, GaussianPair) for pair in pairs)
     read = _gaussian if gaussian else _one_run if _once(counts).all() else _composed
-    per_epsilon, slope_in = read(parts, pairs, counts, at)
+    per_epsilon, slope_in = _by_laws_too(*read(parts, pairs, counts, at), parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
     slopes = []
     for place, (leaf, is_wanted) in enumerate(zip(np.flatnonzero(question.traced), wanted, strict=True)):
@@ -213,6 +216,47 @@ def _composed(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.n
         return _in_turn(np.where(once, slope, np.nan), ~once, tried)
 
     return per_epsilon, slope_in
+
+
+def _by_laws_too(
+    per_epsilon: np.ndarray,
+    slope_in: Callable[[int], np.ndarray],
+    parts: Callable[..., _Parts],
+    pairs: list[Pair],
+    counts: list[np.ndarray],
+    at: np.ndarray,
+) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
+    """The same, and what transforms do not say from differences of composed laws."""
+    smooth = has_derivatives(pairs)
+
+    def runs(moved: _Parts, row: int) -> Runs:
+        return runs_of(*_grouped(*moved, np.array([row])), 0)
+
+    @functools.cache
+    def curve(row: int) -> Curve:
+        return Curve(runs((pairs, counts), row), float(at[row]))
+
+    def filled(slopes: np.ndarray, difference: Callable[[int], np.ndarray]) -> np.ndarray:
+        for row in np.flatnonzero(np.isnan(slopes) & ~_once(counts) & smooth):
+            slopes[row] = extrapolated(difference(row))
+        return slopes
+
+    def in_number(place: int) -> np.ndarray:
+        def of(row: int) -> np.ndarray:
+            def value(factor: float) -> np.ndarray:
+                moved = parts(place, factor)
+                same = all(a[row] == b[row] for a, b in zip(moved[1], counts, strict=True))
+                return curve(row).at(runs(moved, row), float(at[row])) if same else np.full(2, np.nan)
+
+            return _difference(value, _STEP)
+
+        return filled(np.array(slope_in(place)), of)
+
+    def in_epsilon(row: int) -> np.ndarray:
+        value = lambda factor: curve(row).at(curve(row).runs, float(at[row]) * factor)  # noqa: E731
+        return _difference(value, _STEP) / at[row]
+
+    return filled(np.array(per_epsilon), in_epsilon), in_number
 
 
 def _by_transforms(pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray) -> Value:

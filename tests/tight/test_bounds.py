@@ -103,9 +103,9 @@ def test_known_answers():
 @pytest.mark.parametrize("runs", [2, 3, 5, 10])
 @pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
-def test_epsilons_of_few_rare_runs_are_a_millionth_wide(noise, rate, runs):
+def test_epsilons_of_few_rare_runs_are_narrow(noise, rate, runs):
     low, high = epsilon(PoissonSampled(Gaussian(noise), rate), np.array([rate / 10, rate / 1000]), steps=runs)
-    assert np.all(high - low <= 1e-6 * high)
+    assert np.all(high - low <= 5e-4 * high)
 
 
 def test_epsilons_of_few_rare_runs_of_laplace_noise_are_a_thousandth_wide():

@@ -2,8 +2,7 @@
 
 One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour with
 its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does not.
-Few runs on a rare sample of a Gaussian, whose losses differ by orders of magnitude, go to integrals along rays
-(`rays`). Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
+Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
 to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms
 of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
 discrete laws on either side of every part. Where two engines answered, the intersection of their bounds holds.
@@ -28,9 +27,8 @@ from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
-from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
+from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
 from jaxacct.losses.engines.narrowing import Narrowing
-from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.losses.engines.run import (
     Answer,
     Options,
@@ -56,7 +54,6 @@ _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of 
 _LINES = (Cells(256, 256), *(Cells(1024, 4**i) for i in (5, 6, 7, 8)))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
 _VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
-_RAYS_AFTER = 1  # sizes of contours were tried, few runs on rare samples are integrated along rays
 _VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
 _NARROW = 1e-6  # that asks for no larger size of a cheap one
@@ -161,8 +158,6 @@ def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
         if i == 0 and batch.sides > 1 and members.size >= _MANY:
             members = _direction_by_direction(batch, members)
             continue
-        if i == _RAYS_AFTER:
-            members = _by_rays(batch, members)
         if i == _VERY_FEW_AFTER:
             members = _law_by_law(batch, members, _VERY_FEW)
         members = _on_contour(batch, size, members, _NARROW if i < _SMALL and not compiled else None)
@@ -188,17 +183,6 @@ def _on_contour(
     return batch.ask(run, each, members, width, (batch.groups[0], batch.counts, batch.goal, *known))
 
 
-def _by_rays(batch: Narrowing, members: np.ndarray) -> np.ndarray:
-    """Answers few runs on rare samples, one direction after the other; returns the members that are open."""
-    if batch.options.devices is not None or not (rare := suits(batch.groups, batch.counts)[members]).any():
-        return members
-    kept = [members[~rare]]
-    for own in batch.by_direction(members[rare]):
-        query = batch.groups, batch.counts, batch.goal, batch.worst(_NARROW)
-        kept.append(batch.ask(functools.partial(ray_bounds, batch.kind), 1.0, own, _NARROW, query))
-    return np.concatenate(kept)
-
-
 def _law_by_law(batch: Narrowing, members: np.ndarray, most: int = MOST_RUNS) -> np.ndarray:
     """Answers compositions of so few runs as well as can be; returns the other members."""
     few = (batch.counts[members].sum(-1) <= most) & ~batch.settled(members)
@@ -206,7 +190,7 @@ def _law_by_law(batch: Narrowing, members: np.ndarray, most: int = MOST_RUNS) ->
         return members
     for own in batch.by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
         query = batch.groups, batch.counts, batch.goal, batch.worst()
-        batch.last.append(batch.ask(functools.partial(few_run_bounds, batch.kind), 1.0, own, query=query))
+        batch.last.append(batch.ask(functools.partial(law_bounds, batch.kind), 1.0, own, query=query))
     return members[~few]
 
 

@@ -21,9 +21,9 @@ from jaxacct.losses.engines.contour.transform import transform_float32
 from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import universal_bounds
-from jaxacct.losses.engines.few_runs import few_run_bounds
+from jaxacct.losses.engines.laws.bounds import law_bounds
+from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
-from jaxacct.losses.engines.rays.bounds import ray_bounds
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -90,7 +90,7 @@ def in_chunks(
     run: functools.partial[Answer], each: float, query: tuple[object, ...], members: np.ndarray, spread: Spread
 ) -> Iterator[tuple[np.ndarray, Array, Array]]:
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    if run.func in (_contour_numpy, _universal_numpy, few_run_bounds, ray_bounds, _single_batch):
+    if run.func in (_contour_numpy, _universal_numpy, law_bounds, _single_batch):
         rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
         taken = _RUNS if run.func is _single_batch else rows
         pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
@@ -158,5 +158,7 @@ def traced_bounds(
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
     if contour:
-        return _contour_program(kind, TRACED, groups[0], counts, goal)
-    return _universal_program(kind, _TRACED_CELLS, groups, counts, goal)
+        found = _contour_program(kind, TRACED, groups[0], counts, goal)
+    else:
+        found = _universal_program(kind, _TRACED_CELLS, groups, counts, goal)
+    return narrowed_by_laws(kind, groups, counts, goal, found)

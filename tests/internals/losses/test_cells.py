@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.discrete_laws.cells import laws
+from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.mechanisms.pairs.cells import with_edge
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair

@@ -14,6 +14,7 @@ from jaxacct._numerics.trivial_bounds import possible
 
 _ITERATIONS = 16
 _CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
+LEAST = 1e-306  # no upper bound of delta is smaller, whatever underflowed
 _NUDGES = np.array([1.5, 50.0])  # how far from the root bounds are tried, in units of their own distance from it,
 _ROUNDINGS = np.array([1e-14, 1e-7])  # and of the root
 
@@ -85,7 +86,7 @@ def chernoff(integrand: Integrand, epsilon: Array) -> Array:
     log_bound = i.log_moments - linear + 4.0 * UNIT * (xp.abs(i.log_moments) + xp.abs(linear))
     log_bound = xp.where(xp.isnan(log_bound), np.inf, log_bound).min(0)
     # Underflow is no upper bound.
-    bound = inflated(xp.exp(xp.clip(log_bound, -690.0, 700.0)), 1e-12) + i.left_out
+    bound = inflated(xp.exp(xp.clip(log_bound, -704.0, 700.0)), 1e-12) + i.left_out
     return xp.where(xp.isnan(bound), np.inf, bound)
 
 
@@ -154,7 +155,7 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     xp = array_module(epsilon)
     found = summed(integrand, epsilon)
     lower, upper = found.lower - aliases(integrand, epsilon), found.upper + integrand.left_out
-    lower, upper = possible(lower, xp.maximum(upper, 1e-300), epsilon)  # underflow is no upper bound
+    lower, upper = possible(lower, xp.maximum(upper, LEAST), epsilon)  # underflow is no upper bound
     return lower, upper, found.value, found.slope
 
 

@@ -23,6 +23,9 @@ _NEAR = 9.0  # from which on log Phi is 0 up to 1e-18
 _FAR = -20.0  # where the asymptotic series takes over
 _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
 
+HIDDEN = 1e-307
+"""More than what three numbers lose that underflow to 0: see ``left_out``."""
+
 HALF_LOG_2PI = 0.9189385332046728
 
 CURVATURE = 1.0 + 1.0 / _SOFT**2
@@ -74,7 +77,7 @@ def left_out(pair: GaussianPair, cut: Array) -> Array:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
     xp = array_module(cut)
     mass = pair.rest * tail_left_out(cut, 0.0) + pair.rate * tail_left_out(cut, 1.0 / pair.noise)
-    return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
+    return xp.where(cut < np.inf, inflated(mass, 1e-12) + HIDDEN, 0.0)
 
 
 def spread_reach(log_mass: Array) -> Array:

@@ -50,7 +50,7 @@ def tilted_upper(
     sizes = np.abs(moment) + 2.0 + np.log1p(theta) + (theta * np.abs(goal) if kind == "delta" else np.abs(np.log(goal)))
     moment = moment + 32.0 * UNIT * sizes
     if kind == "delta":
-        found = np.exp(np.clip(tilt_bound(kind, theta, moment, goal), -690.0, 0.0))  # underflow is no upper bound
+        found = np.exp(np.clip(tilt_bound(kind, theta, moment, goal), -704.0, 0.0))  # underflow is no upper bound
         return np.minimum(inflated(found, 1e-12) + missing, 1.0)
     left = np.maximum(goal * (1.0 - 4.0 * UNIT) - missing, 0.0)
     return np.maximum(inflated(tilt_bound(kind, theta, moment, left), 16.0 * UNIT), 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, collected, iterated
 from jaxacct._numerics.trivial_bounds import possible
-from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, newton, summed
+from jaxacct.losses.engines.contour.read_off import LEAST, Integrand, aliases, chernoff, newton, summed
 
 _ITERATIONS = 16
 _CLOSE = 1e-9
@@ -18,7 +18,7 @@ def read_delta(lower: Integrand, upper: Integrand, largest: Array, floor: Array,
     failed, lost = lower.left_out, upper.left_out
     xp = array_module(epsilon)
     high = xp.minimum(summed(upper, epsilon).upper + lost, chernoff(upper, epsilon))
-    high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
+    high = xp.where(epsilon >= largest, lost, xp.maximum(high, LEAST))
     low = summed(lower, epsilon).lower - aliases(lower, epsilon)
     low = xp.where(low > 0, low, 0.0)  # no hockey stick is negative, whatever was computed
     return possible(xp.where(floor > low, floor, low) + failed, high, epsilon)

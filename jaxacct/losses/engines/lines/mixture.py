@@ -22,6 +22,7 @@ from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     HALF_LOG_2PI,
+    HIDDEN,
     log_taper,
     log_taper_above,
     spread_reach,
@@ -98,7 +99,7 @@ class MixtureLine(NamedTuple):
         """All but what the taper leaves out; the largest loss is the pair's."""
         none, xp = 0.0 * self.theta, array_module(self.cut)
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
-        left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
+        left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + HIDDEN, 0.0)
         return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
 
     def _loss(self, t: Array) -> _Loss:

@@ -11,7 +11,7 @@ import pytest
 
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rows import Row
-from jaxacct.losses.engines import few_runs
+from jaxacct.losses.engines.laws import bounds as few_runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.pairs.table import TablePair
@@ -44,7 +44,7 @@ def table(p, q, cls=TablePair):
 
 def few(kind, groups, counts, goal):
     with jax.enable_x64(True):
-        lower, upper = few_runs.few_run_bounds(
+        lower, upper = few_runs.law_bounds(
             kind, groups, np.array([counts], float), np.array([goal], float), np.array([-np.inf])
         )
     return float(lower[0]), float(upper[0])

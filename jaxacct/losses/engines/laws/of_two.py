@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct._numerics.trivial_bounds import possible
-from jaxacct.losses.engines.discrete_laws.cells import Law, Laws
-from jaxacct.losses.engines.law_sums import either
+from jaxacct.losses.engines.laws.cells import Law, Laws
+from jaxacct.losses.engines.laws.sums import either
 
 _BISECTIONS = 90
 _UNDERFLOW = 1e-300  # of all sums and products together
@@ -62,6 +62,11 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
     elif low > delta:
         lower = crossing(below, most)[0]
     return min(lower, upper), upper
+
+
+def delta_from_above(first: Laws, second: Laws, epsilon: float) -> float:
+    """The upper bound alone, whatever a delta can be."""
+    return _sides(first, second)[1](epsilon)
 
 
 def _sides(first: Laws, second: Laws) -> tuple[Curve, Curve]:

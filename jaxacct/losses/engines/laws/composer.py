@@ -1,0 +1,142 @@
+"""`Composer`: the law of many runs from those of one, composed two by two, each on few points again.
+
+Every law is a bound exactly as it stands, so that nothing depends on how many are composed: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, histogram
+from jaxacct._numerics.rounding import EPS
+from jaxacct.losses.engines.laws.aim import Aim
+from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
+from jaxacct.losses.engines.laws.sums import merged, split
+from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.cells import placed, with_edge
+from jaxacct.mechanisms.pairs.table import lists_outcomes
+
+LEAST_POINTS = 96
+"""Points of a law that are enough to learn what matters."""
+
+_SKETCH = 48  # points of a law that tell where the points of a composition should go
+
+
+class Composer:
+    """Composes laws on ``size`` points each, where ``aim`` wants them.
+
+    ``edges`` are those of all laws in the order in which they were made; another composer that is given them puts its
+    laws on the same ones.
+    """
+
+    def __init__(self, aim: Aim, size: int, edges: list[np.ndarray] | None = None) -> None:
+        self.aim, self.size, self.edges = aim, size, []
+        self._given = None if edges is None else iter(edges)
+
+    def halves(self, runs: list[tuple[Pair, int]]) -> tuple[Laws, Laws] | None:
+        """Two laws whose composition is that of all runs, None where a number is none."""
+        singles = [self._single(pair) for pair, _ in runs]
+        if any(not (np.isfinite(law.masses).all() and np.isfinite(law.losses).all()) for one in singles for law in one):
+            return None
+        first = second = None
+        for single, (_, count) in zip(singles, runs, strict=True):
+            half = self._power(single, count // 2)
+            odd = single if count % 2 else None
+            first, second = self._joined(first, half), self._joined(second, half)
+            if odd is not None:
+                first, second = second, self._joined(first, odd)
+        nothing = Law(np.zeros(1), np.ones(1), np.zeros(()))
+        return first or Laws(nothing, nothing), second or Laws(nothing, nothing)
+
+    def _power(self, single: Laws, count: int) -> Laws | None:
+        """``count`` runs. A square is used many times; a product of few runs only once, where fewer points will do."""
+        result, square = None, single
+        while count:
+            if count % 2:
+                points = int(self.size * 2.0 ** (0.25 - 0.25 * count.bit_length()))
+                result = self._joined(result, square, max(points, LEAST_POINTS))
+            count //= 2
+            if count:
+                square = self._joined(square, square)
+        return result
+
+    def _joined(self, first: Laws | None, second: Laws | None, size: int | None = None) -> Laws | None:
+        if first is None or second is None:
+            return first if second is None else second
+        return self._composed(first, second, size or self.size)
+
+    def _single(self, pair: Pair) -> Laws:
+        if lists_outcomes(pair):
+            return laws_of_outcomes(pair)
+        return laws(pair, self._kept(lambda: edges_of_run(pair, self.aim, self.size)))
+
+    def _composed(self, first: Laws, second: Laws, size: int) -> Laws:
+        edges = self._kept(lambda: edges_of_sum(first.upper, second.upper, self.aim, size))
+        return composed(first, second, edges)
+
+    def _kept(self, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """The next edges: those that were given, or new ones."""
+        edges = make() if self._given is None else next(self._given)
+        self.edges.append(edges)
+        return edges
+
+
+def edges_of_run(pair: Pair, aim: Aim, size: int) -> Array:
+    """Where the law of one run is cut into ``size`` cells."""
+    losses, log_masses = sorted_survey(pair)
+    xp = array_module(losses)
+    slack = 2.0 * pair.loss_error()
+    most = pair.max_loss() + slack
+    low, high = aim.ends(losses, log_masses)
+    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
+    high = xp.where((high >= losses[-1]) & (most < np.inf), most, xp.minimum(high + slack, most))
+    low = low - 1e-9 * xp.abs(low)
+    high = xp.where(high > low, high, low + 1e-9 + 1e-9 * xp.abs(low))
+    return with_edge(placed(losses, aim.weights(losses, log_masses), (low, high), size), pair.anchor() + slack)
+
+
+def sorted_survey(pair: Pair) -> tuple[Array, Array]:
+    """The survey's losses, sorted, and logarithms of their masses; points without mass say nothing of where mass is."""
+    survey = pair.survey()
+    xp = array_module(survey.losses)
+    massive = survey.log_masses > -np.inf
+    largest = xp.where(massive, survey.losses, -np.inf).max(-1)
+    losses = xp.where(massive, survey.losses, xp.where(xp.isfinite(largest), largest, 1.0))
+    order = xp.argsort(losses)
+    return losses[order], survey.log_masses[order]
+
+
+def edges_of_sum(first: Law, second: Law, aim: Aim, size: int) -> Array:
+    """Where the law of the sum of two losses is cut into ``size`` cells."""
+    xp = array_module(first.losses, aim)
+    (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
+    products = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
+    losses, masses = sketched(*products, _SKETCH**2 // 8)
+    least, largest = first.losses.min() + second.losses.min(), first.losses.max() + second.losses.max()
+    losses = xp.concatenate([least[None], losses, largest[None]])
+    none = xp.zeros_like(losses[:1])
+    log_masses = xp.log(xp.concatenate([none, masses, none]))
+    low, high = aim.ends(losses, log_masses)
+    high = xp.minimum(high, largest)
+    above = high + 8 * EPS * (xp.abs(high) + xp.abs(low))
+    high = xp.where(high > low, above, low + 1e-9 + 1e-9 * xp.abs(low))
+    return placed(losses, aim.weights(losses, log_masses), (low, high), size)
+
+
+def composed(first: Laws, second: Laws, edges: Array) -> Laws:
+    """Both sides of the sum of two losses."""
+    return Laws(merged(first.lower, second.lower, edges), split(first.upper, second.upper, edges))
+
+
+def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
+    """A law on few points, sorted: for planning."""
+    xp, order = array_module(losses), array_module(losses).argsort(losses)
+    points = min(points, losses.size)
+    place = np.arange(losses.size) * points // losses.size
+    begins = np.searchsorted(place, np.arange(points))
+    masses, losses = masses[order], losses[order]
+    total = histogram(place, masses, points)
+    mean = histogram(place, masses * losses, points) / xp.where(total > 0, total, 1.0)
+    return xp.where(total > 0, mean, losses[begins]), total
