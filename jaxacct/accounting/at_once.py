@@ -16,7 +16,8 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Batch
 from jaxacct.mechanisms.pairs.base import Pair, loss_room
 
-_LEAST = 1e-300  # a delta above 0: epsilon there is no larger than at 0
+LEAST_DELTA = 1e-300
+"""Asked in place of a delta of 0: epsilon there is no larger."""
 _BELOW = 1e-9  # relative, below the largest loss: where there is probability beyond, epsilon at delta 0 is above
 _SLACK = 2.0**-40
 
@@ -26,7 +27,7 @@ def askable(kind: str, target: ArrayLike, steps: ArrayLike, xp: ModuleType) -> t
     if _may_be(steps, 0):
         steps = xp.where(xp.asarray(steps) == 0, 1, xp.asarray(steps))
     if kind == "epsilon":
-        for end, instead in ((0, _LEAST), (1, 0.5)):
+        for end, instead in ((0, LEAST_DELTA), (1, 0.5)):
             if _may_be(target, end):
                 target = xp.where(xp.asarray(target) == end, instead, xp.asarray(target, np.float64))
     return target, steps

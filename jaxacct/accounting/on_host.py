@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, column
+from jaxacct.accounting.at_once import LEAST_DELTA
 from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.accounting.question import Question
@@ -76,6 +77,8 @@ def _slopes(
     rows = worst * highs.shape[1] + np.arange(highs.shape[1])
     at = highs.max(0) if question.kind == "epsilon" else batch.query[2][rows]
     inside = np.isfinite(at) & ((at > 0) | (question.kind == "delta"))
+    if question.kind == "epsilon":  # at a delta of 0 the answer is the largest loss, and not on the curve
+        inside &= batch.query[2][rows] > LEAST_DELTA
     at = np.where(inside, at, 1.0)
 
     def parts(place: int | None = None, factor: float = 1.0) -> _Parts:
