@@ -274,14 +274,14 @@ def test_the_least_negative_number_is_refused_and_zero_with_a_sign_is_zero(name,
 
 @every_filter
 def test_what_masses_leave_of_1_is_an_infinite_loss(name):
-    """Issue: up to 1e-6 of a law's mass was forgiven by one filter, and 1e-9 by another."""
+    """One filter forgave up to 1e-6 of a law's mass, and another 1e-9."""
     case = CASES[name]
     if not any(isinstance(query, PLD) for query in case.accepts()):
         pytest.skip("takes no PLD")
     ledger = case.make()
     grid = next(query.grid for query in case.accepts() if isinstance(query, PLD))
     whole = law(grid.spacing, grid=grid)
-    for missing in (1e-11, 1e-9, 9e-7, 1e-5):
+    for missing in (1e-11, 1e-9, 9e-7):  # more is no law
         masses = np.asarray(whole.masses) * (1.0 - missing)
         lacking = PLD(masses, whole.infinity_mass, whole.grid)
         said = PLD(masses, np.float64(missing), whole.grid)
