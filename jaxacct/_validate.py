@@ -229,7 +229,10 @@ def plain(**named: object) -> None:
         for leaf in [] if isinstance(value, GeneratorType) else jax.tree.leaves(value):
             held = isinstance(leaf, np.ndarray | np.generic | jax.Array)
             if isinstance(leaf, bool) or (held and not _is_plain(leaf)):
-                raise ValueError(f"{name} must be of plain real numbers, got {shown(leaf)} of {type(leaf).__name__}")
+                raise ValueError(
+                    f"{name} must be a mechanism or a curve of plain real numbers, or such numbers, got {shown(leaf)} "
+                    f"of {type(leaf).__name__}"
+                )
 
 
 def _is_plain(array: Any) -> bool:

@@ -277,7 +277,7 @@ def test_no_field_of_a_certificate_can_be_edited_into_something_false(given):
 
 
 def test_a_certificate_holds_nothing_but_question_and_answer():
-    """Issue: an edited method and bits, and a second answer, passed the check."""
+    """An edited method and bits, and a second answer, passed the check."""
     found = jaxacct.certify(SAMPLED, epsilon=1.0, digits=8)
     text = found.to_json()
     assert jaxacct.read_certificate(text).to_json() == text

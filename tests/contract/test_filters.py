@@ -235,7 +235,7 @@ NO_NUMBERS = (
 
 @every_filter
 def test_a_cost_that_is_no_number_raises(name):
-    """Issue: `np.ma.masked` was read as the cost 0, and a time as a position on a menu."""
+    """`np.ma.masked` was read as the cost 0, and a time as a position on a menu."""
     case = CASES[name]
     ledger = case.make()
     state = ledger.init()

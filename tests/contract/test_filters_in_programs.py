@@ -224,7 +224,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_a_traced_parameter_that_makes_no_sense_is_refused_by_every_filter(name):
-    """Issue: categories that are NaN, and 1.5 steps, were admitted; the least negative numbers are read as 0."""
+    """Categories that are NaN, and 1.5 steps, were admitted; the least negative numbers are read as 0."""
     mechanism, takes = PARAMETERS[name]
     held, structure = jax.tree.flatten(mechanism)
 

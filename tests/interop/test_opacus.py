@@ -122,7 +122,7 @@ def test_samplers_that_are_not_accounted_for_are_refused():
 
 
 def test_steps_of_a_loader_that_was_not_checked_are_charged_as_unsampled():
-    """Issue: a shuffled epoch answered 1.98, as if sampled; one Gaussian alone has 4.377."""
+    """A shuffled epoch answered 1.98, as if sampled; one Gaussian alone has 4.377."""
     for poisson in (True, False):
         engine, model, optimizer, loader = made(poisson=poisson, checked=False)
         trained(model, optimizer, lambda: loader)  # noqa: B023
@@ -160,7 +160,7 @@ def test_a_step_without_noise_has_no_finite_epsilon():
 
 
 def test_optimizers_that_may_release_more_than_the_noisy_gradient_are_refused():
-    """Issue: noise 1, a count with noise .55, 68 steps: guarantee 3.0, and gradient and count alone cost 13.1."""
+    """Noise 1, a count with noise .55, 68 steps: guarantee 3.0, and gradient and count alone cost 13.1."""
     budget = filters.renyi(4.0, 1e-5, order=8)
     _, model, optimizer, loader = made(**ADAPTIVE)
     assert isinstance(optimizer, opacus.optimizers.DPOptimizer)

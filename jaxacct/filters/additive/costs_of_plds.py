@@ -30,7 +30,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.filters.given_laws import completed
+from jaxacct.filters.given_laws import with_missing_mass
 from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves.pld import PLD
 
@@ -54,8 +54,13 @@ def _law(pld: PLD) -> _Law:
         raise ValueError(f"query must be an upper PLD (a guarantee), got bound {pld.bound!r}")
     losses = pld.grid.losses
     doubt = EPS * (16.0 + 4.0 * losses.size + 4.0 * float(np.abs(losses).max()))
-    law = completed(pld, doubt)
-    xp, p, infinite = floats(law.masses, law.infinity_mass)
+    wide = all(getattr(x, "dtype", np.float64) == np.float64 for x in (pld.masses, pld.infinity_mass))
+    xp, p, infinite = floats(pld.masses, pld.infinity_mass)
+    if not wide:
+        # What a float32 program may have rounded off, and flushed to 0 anywhere, however large the loss.
+        p = inflated(p, 2.0**-23)
+        infinite = inflated(infinite, 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
+    p, infinite = with_missing_mass(p, infinite, doubt)
     q = p * xp.exp(-losses)
     return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
 

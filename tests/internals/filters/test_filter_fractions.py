@@ -102,7 +102,10 @@ def _past_checks(kind, masses, atom, grid):
 def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
     grid = LossGrid(0.3125, -1, 3)  # of this test alone: what is compiled here is made up
 
+    charged = []
+
     def after(state, law, grid):
+        charged.append(law)
         return state._replace(rounds=state.rounds + 1)
 
     query = PLD(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid)
@@ -117,13 +120,14 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
             history.append(bool(admitted))
         assert history == [True, True, False]
         assert int(state.rounds) == 2
-        # What is no law is refused: negative or no numbers, totals that are off.
-        fresh, short = state._replace(rounds=jnp.int32(0)), 1.1e-6 if ledger is undeclared else 1.1e-9
+        # What is no law is refused: negative or no numbers, totals above 1. What masses leave of 1 is infinite.
+        fresh = state._replace(rounds=jnp.int32(0))
         for masses, atom, fine in (
-            ([0.0, 0.5, 0.25], 0.25, True), ([0.5, 0.5, 0.0], 0.9e-3, True),
-            ([0.5, 0.5 - 0.8 * short, 0.0], 0.0, True),
-            ([0.0, 0.0, 0.0], 0.0, False), ([0.5, 0.5 - short, 0.0], 0.0, False), ([0.5, 0.5, 0.0], 1.1e-3, False),
+            ([0.0, 0.5, 0.25], 0.25, True), ([0.5, 0.5, 0.0], 0.9e-3, True), ([0.5, 0.5 - 1e-9, 0.0], 0.0, True),
+            ([0.0, 0.0, 0.0], 0.0, True), ([0.5, 0.5, 0.0], 1.1e-3, False),
             ([-0.1, 1.0, 0.1], 0.0, False), ([0.6, 0.5, 0.0], -0.1, False), ([np.nan, 0.5, 0.5], 0.0, False),
         ):  # fmt: skip
             law = _past_checks(approximate.SymmetricLaw if ledger is not undeclared else PLD, masses, atom, grid)
             assert bool(ledger.update(law, fresh)[0]) == fine, (masses, atom)
+            if fine:
+                assert float(charged[-1].infinity_mass) == max(atom, 1.0 - sum(masses)), (masses, atom)

@@ -118,8 +118,13 @@ def test_what_is_no_law_costs_nan():
     masses[4, :2], atoms[5], masses[6, 0], atoms[7] = (-1e-3, 1e-3), -1e-9, np.nan, np.nan
     query = PLD(jnp.zeros_like(masses), np.zeros(8), GRID)
     query = jax.tree.unflatten(jax.tree.structure(query), [masses.reshape(2, 4, -1), atoms.reshape(2, 4)])
-    for cost in (_law_costs.pure_of_law, lambda q: _law_costs.approximate_of_law(q)[1]):
-        assert np.isnan(cost(query)).reshape(-1).tolist() == [True, False, False, True, True, True, True, True]
+    deltas = lambda q: _law_costs.approximate_of_law(q)[1]  # noqa: E731
+    for cost in (_law_costs.pure_of_law, deltas):
+        assert np.isnan(cost(query)).reshape(-1).tolist() == [False, False, False, True, True, True, True, True]
+    # What masses leave of 1 is an infinite loss.
+    assert np.isinf(_law_costs.pure_of_law(query)).reshape(-1)[:3].tolist() == [True, True, False]
+    missing = 1.0 - totals[:3]
+    assert np.all(deltas(query).reshape(-1)[:3] >= np.maximum(missing, 0.0))
     with pytest.raises(ValueError, match=r"query must be an upper PLD .* got bound 'lower'"):
         _law_costs.pure_of_law(PLD(masses[1], 0.0, GRID, "lower"))
 
