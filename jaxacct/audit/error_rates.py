@@ -16,8 +16,7 @@ from jaxacct.audit import p_values
 from jaxacct.audit.findings import Finding, claim
 from jaxacct.mechanisms.base import Mechanism
 
-_HALVINGS = 60
-_PANELS, _NODES = 128, 8  # of the integral over the posterior
+_PANELS, _NODES = 16, 8  # of the integral over the posterior
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,7 @@ class ManyRuns(Finding):
         false_negatives: runs with the canary of which the attack said that it was not there.
         present: runs with it.
         credible: (lower, upper), an equal-tailed credible interval, at ``confidence``, of the epsilon of *this attack*,
-            under Jeffreys' prior: a degree of belief, and no confidence interval. Computed to about 1e-6.
+            under Jeffreys' prior: a degree of belief, and no confidence interval. Computed to about 1e-5.
         epsilon: the implementation is not (epsilon', ``delta``)-DP for any epsilon' below. Rounded down.
         delta, confidence, p_value, certified: as in :class:`OneRun`.
     """
@@ -91,10 +90,7 @@ def many_runs(
     delta, confidence = float(delta), float(confidence)
     counts = (int(false_positives), int(absent)), (int(false_negatives), int(present))
     wrong, missed = (_largest_rate(*count, 0.5 * (1.0 - confidence)) for count in counts)
-    found: tuple[float | None, float | None] = None, None
-    if mechanism is not None:
-        least, certified = claim(mechanism, delta, steps, relation)
-        found = _p_value(least, *counts), certified
+    least, certified = claim(mechanism, delta, steps, relation)
     tail = 0.5 * (1.0 - confidence)
     return ManyRuns(
         false_positives=counts[0][0],
@@ -105,8 +101,8 @@ def many_runs(
         confidence=confidence,
         epsilon=max(_epsilon(wrong, missed, delta), _epsilon(missed, wrong, delta)),
         credible=(_quantile(tail, *counts, delta), _quantile(1.0 - tail, *counts, delta)),
-        p_value=found[0],
-        certified=found[1],
+        p_value=None if least is None else _p_value(least, *counts),
+        certified=certified,
     )
 
 
@@ -114,15 +110,14 @@ def _largest_rate(errors: int, runs: int, significance: float) -> float:
     """The upper Clopper-Pearson bound of a rate, rounded up: P[Bin(runs, rate) <= errors] <= significance there."""
     if errors == runs:
         return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        split = binomial_split(np.float64(runs), np.float64(middle), np.float64(errors + 1))
+    rate, share = float(betaincinv(errors + 1.0, float(runs - errors), 1.0 - significance)), 2.0**-44
+    while rate < 1.0:  # SciPy's inverse starts; the tail with its own error bound decides
+        rate = min(inflated(rate, share), 1.0)
+        split = binomial_split(np.float64(runs), np.float64(rate), np.float64(errors + 1))
         if float(inflated(split.below, split.doubt)) <= significance:
-            high = middle
-        else:
-            low = middle
-    return high
+            return rate
+        share *= 2.0
+    return 1.0
 
 
 def _epsilon(wrong: float, missed: float, delta: float) -> float:
@@ -145,19 +140,38 @@ def _p_value(least: p_values.Least, first: tuple[int, int], second: tuple[int, i
 def _quantile(share: float, first: tuple[int, int], second: tuple[int, int], delta: float) -> float:
     """The epsilon up to which the posterior has ``share`` of its mass; 0 if it has more there, at most some 500."""
     shapes = [(0.5 + errors, 0.5 + runs - errors) for errors, runs in (first, second)]
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    # Panels that shrink towards both ends, where the integrand has its edges.
-    edges = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, _PANELS + 1))
-    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    at = (middle[:, None] + half[:, None] * nodes).ravel()
-    x, w = betaincinv(*shapes[0], at), (half[:, None] * weights).ravel()
+    turned = [(b, a) for a, b in shapes]
 
     def mass(epsilon: float) -> float:
         """Of the pairs of error rates that some (epsilon, delta)-DP mechanism has."""
-        ratio = math.exp(epsilon)
-        low = np.maximum(1.0 - delta - ratio * x, (1.0 - delta - x) / ratio)
-        high = np.minimum(delta + ratio * (1.0 - x), 1.0 - (x - delta) / ratio)
-        inside = [betainc(*shapes[1], np.clip(side, 0.0, 1.0)) for side in (high, low)]
-        return float(w @ np.maximum(inside[0] - inside[1], 0.0))
+        return 1.0 - _outside(*shapes, epsilon, delta) - _outside(*turned, epsilon, delta)
 
     return p_values.largest(lambda epsilon: mass(epsilon) < share)
+
+
+def _outside(first: tuple[float, float], second: tuple[float, float], epsilon: float, delta: float) -> float:
+    """P[x + e^epsilon y < 1 - delta or y + e^epsilon x < 1 - delta], x and y independent and Beta distributed.
+
+    The two lines meet at x = y = c. What is below one of them is the square below c, and on either side of it what is
+    below the flatter line; the integrals there are smooth.
+    """
+    ratio = math.exp(epsilon)
+    corner = (1.0 - delta) / (1.0 + ratio)
+    below = [float(betainc(*shape, corner)) for shape in (first, second)]
+    total = below[0] * below[1]
+    for along, across, start in ((first, second, below[0]), (second, first, below[1])):
+        at, weights = start + (1.0 - start) * _AT, (1.0 - start) * _WEIGHTS
+        line = np.maximum(1.0 - delta - betaincinv(*along, at), 0.0) / ratio
+        total += float(weights @ betainc(*across, line))
+    return total
+
+
+def _rule() -> tuple[np.ndarray, np.ndarray]:
+    """A composite Gauss-Legendre rule on (0, 1), finer towards both ends."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    edges = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, _PANELS + 1))
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    return (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
+
+
+_AT, _WEIGHTS = _rule()

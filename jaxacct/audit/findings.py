@@ -57,10 +57,14 @@ class Finding:
         return " ".join([*lines, _NO_GUARANTEE])
 
 
-def claim(mechanism: Mechanism, delta: float, steps: int, relation: str) -> tuple[p_values.Least, float]:
-    """What a mechanism claims: its curve, and its epsilon at ``delta``."""
+def claim(
+    mechanism: Mechanism | None, delta: float, steps: int, relation: str
+) -> tuple[p_values.Least | None, float | None]:
+    """What a mechanism claims: its curve, and its epsilon at ``delta``; nothing where there is none."""
     _validate.one_of(_SYMMETRIC, relation=relation)
     _validate.whole(steps=steps)
+    if mechanism is None:
+        return None, None
     mechanism = as_mechanism(mechanism)
     certified = epsilons(mechanism, delta, steps=steps, relation=relation).upper
     if _validate.is_traced(certified) or np.ndim(certified):

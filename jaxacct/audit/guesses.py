@@ -92,7 +92,7 @@ def one_run(
     """
     _validate.integer(1, 2**20, canaries=canaries)
     _validate.integer(1, canaries, guesses=guesses)
-    counts = tuple(correct) if isinstance(correct, Sequence | np.ndarray) else (correct,)
+    counts = tuple(correct) if isinstance(correct, tuple | list) else (correct,)
     if not counts:
         raise ValueError(f"correct must hold the right guesses of at least one score, got {correct!r}")
     for count in counts:
@@ -102,11 +102,11 @@ def one_run(
     best, tests = max(int(count) for count in counts), len(counts)
     counted, significance = (int(canaries), int(guesses), best), (1.0 - confidence) / tests
     mu = p_values.largest(lambda mu: p_values.is_refuted(p_values.gaussian(mu), *counted, significance))
-    found: tuple[float | None, float | None] = None, None
-    if mechanism is not None:
-        least, certified = claim(mechanism, delta, steps, relation)
-        p_value = p_values.smallest(lambda share: p_values.is_refuted(least, *counted, share))
-        found = min(tests * p_value * (1.0 + 2.0**-50), 1.0), certified
+    least, certified = claim(mechanism, delta, steps, relation)
+    p_value = None
+    if least is not None:
+        alone = p_values.smallest(lambda share: p_values.is_refuted(least, *counted, share))
+        p_value = min(tests * alone * (1.0 + 2.0**-50), 1.0)
     return OneRun(
         correct=best,
         guesses=int(guesses),
@@ -116,8 +116,8 @@ def one_run(
         scores=tests,
         epsilon=p_values.largest(lambda at: p_values.approximate_dp(*counted, at, delta) <= significance),
         gaussian_epsilon=_epsilon_below(mu, delta),
-        p_value=found[0],
-        certified=found[1],
+        p_value=p_value,
+        certified=certified,
     )
 
 

@@ -207,7 +207,7 @@ def canaries(
         )
     coins, order = jax.random.split(key)
     if number is not None and gradient_norm is not None:
-        _validate.whole(number=number)
+        _validate.integer(1, 2**20, number=number)
         _validate.scalar(_validate.positive, gradient_norm=gradient_norm)
         count, length = int(number), jnp.float32(gradient_norm)
         # Its row is some record's, which its loss does not look at: at a row of zeros a loss may have no gradient.

@@ -46,19 +46,24 @@ def audited(name: str, number: int, runs: int, seed: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="verification.audit", description=__doc__)
-    parser.add_argument("--canaries", type=int, nargs="+", default=[50, 200, 1000, 3000])
+    parser.add_argument("--canaries", type=int, nargs="+", default=[300, 1000, 3000])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=list(RUNS), choices=list(RUNS))
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, help="write results there; rows of other runs in it are kept")
     arguments = parser.parse_args()
     rows = []
+    if arguments.json is not None and arguments.json.exists():
+        rows = json.loads(arguments.json.read_text(encoding="utf-8"))["rows"]
     for name in arguments.only:
         for number in arguments.canaries:
             start = time.perf_counter()
+            rows = [row for row in rows if (row["run"], row["canaries"]) != (name, number)]
             rows.append(audited(name, number, arguments.runs, arguments.seed))
-            print(json.dumps(rows[-1] | {"seconds": round(time.perf_counter() - start, 1)}), flush=True)
+            print(json.dumps(rows[-1]), round(time.perf_counter() - start, 1), "s", flush=True)
             if arguments.json is not None:
+                order = {name: place for place, name in enumerate(RUNS)}
+                rows.sort(key=lambda row: (order[row["run"]], row["canaries"]))
                 header = {"version": jaxacct.__version__, "delta": DELTA, "confidence": CONFIDENCE}
                 arguments.json.write_text(json.dumps(header | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxacct import Gaussian, PoissonSampled, audit
-from jaxacct.training import load
+from jaxacct import Gaussian, PoissonSampled, audit, filters
+from jaxacct.training import constant, init_state, load, make_step, seeded_keys
 
 CLIP, LONG, PIECE, LEARNING = 1.0, 10.0, 256, 4.0
 
@@ -25,8 +25,10 @@ class Run(NamedTuple):
         clips: whether gradients are clipped.
         copies: how often each sampled record enters the sum.
         fresh: whether every step has a noise key of its own.
-        cut: None, or how many times the rate the coins are thrown with; of the sample, in the order of the rows, as
-            many as ``rate`` times the rows are kept.
+        cut: None, or how many times the rate the coins are thrown with; of the sample as many as ``rate`` times the
+            rows are kept.
+        first: whether the first rows of the sample are kept, and not random ones.
+        library: whether `jaxacct.training.make_step` takes the steps, and not the loop here.
         high, low: shares of the canaries that are said to be in and out.
     """
 
@@ -38,6 +40,8 @@ class Run(NamedTuple):
     copies: int = 1
     fresh: bool = True
     cut: float | None = None
+    first: bool = True
+    library: bool = False
     high: float = 0.1
     low: float = 0.1
 
@@ -56,6 +60,8 @@ RUNS = {
     "mean for sum": Run(noise=None),
     "as accounted for, small sample": Run(**CUT),
     "truncation not charged": Run(**CUT, cut=10.0),
+    "truncation at random": Run(**CUT, cut=10.0, first=False),
+    "make_step": Run(library=True),
 }
 
 
@@ -83,6 +89,8 @@ def compiled(run: Run, placed: audit.Canaries):
     ``placed`` gives loss and shapes only, so that one program serves for all placements of as many canaries.
     """
     optimizer = placed.optimizer(optax.sgd(LEARNING))
+    if run.library:
+        return _library(run, placed, optimizer)
     rows = jax.tree.leaves(placed.data)[0].shape[0]
     expected = run.rate * rows
     scale = run.sigma * CLIP * (1.0 / expected if run.noise is None else run.noise)
@@ -114,7 +122,9 @@ def compiled(run: Run, placed: audit.Canaries):
             params, state = carry
             mask = jax.random.bernoulli(jax.random.fold_in(coins, number), run.rate * (run.cut or 1.0), (rows,))
             if run.cut is not None:
-                mask &= jnp.cumsum(mask) <= int(expected)
+                order = jax.random.permutation(jax.random.fold_in(coins, run.steps + number), rows)
+                order = jnp.arange(rows) if run.first else order
+                mask &= jnp.zeros(rows, bool).at[order].set(jnp.cumsum(mask[order]) <= int(expected))
             noise_key = jax.random.fold_in(noises, number) if run.fresh else noises
             leaves, tree = jax.tree.flatten(gradient_sum(params, data, mask))
             keys = jax.random.split(noise_key, len(leaves))
@@ -127,6 +137,21 @@ def compiled(run: Run, placed: audit.Canaries):
         return params, state.scores
 
     return jax.jit(train)
+
+
+def _library(run: Run, placed: audit.Canaries, optimizer):
+    """The same run by the library's step, under a filter that has room for it."""
+    filter, schedule = filters.renyi(100.0, 1e-5, order=8.0), constant(run.sigma, run.rate, run.steps)
+    step = make_step(placed.loss, optimizer, filter, schedule, clip_norm=CLIP)
+
+    def train(params, data, key):
+        state = init_state(params, optimizer, filter, schedule, seeded_keys(int(jax.random.bits(key))))
+        for _ in range(run.steps):
+            state, report = step(state, data)
+            assert report.admitted
+        return state.params, state.opt_state.scores
+
+    return train
 
 
 def accuracy(params) -> float:
