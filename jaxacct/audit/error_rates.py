@@ -139,12 +139,11 @@ def _p_value(least: p_values.Least, first: tuple[int, int], second: tuple[int, i
 
 def _quantile(share: float, first: tuple[int, int], second: tuple[int, int], delta: float) -> float:
     """The epsilon up to which the posterior has ``share`` of its mass; 0 if it has more there, at most some 500."""
-    shapes = [(0.5 + errors, 0.5 + runs - errors) for errors, runs in (first, second)]
-    turned = [(b, a) for a, b in shapes]
+    (x, y), (p, q) = ((0.5 + errors, 0.5 + runs - errors) for errors, runs in (first, second))
 
     def mass(epsilon: float) -> float:
         """Of the pairs of error rates that some (epsilon, delta)-DP mechanism has."""
-        return 1.0 - _outside(*shapes, epsilon, delta) - _outside(*turned, epsilon, delta)
+        return 1.0 - _outside((x, y), (p, q), epsilon, delta) - _outside((y, x), (q, p), epsilon, delta)
 
     return p_values.largest(lambda epsilon: mass(epsilon) < share)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def one_run(
     """
     _validate.integer(1, 2**20, canaries=canaries)
     _validate.integer(1, canaries, guesses=guesses)
-    counts = tuple(correct) if isinstance(correct, tuple | list) else (correct,)
+    counts: list[Any] = list(correct) if isinstance(correct, tuple | list) else [correct]
     if not counts:
         raise ValueError(f"correct must hold the right guesses of at least one score, got {correct!r}")
     for count in counts:
