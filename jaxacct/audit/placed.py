@@ -125,8 +125,8 @@ class Canaries:
             guesses: how many canaries are said to be in, and how many to be out; or one number, half of it each. Fixed
                 before scores are looked at; by default a fifth of the canaries.
             delta, confidence, mechanism, steps, relation: as in :func:`one_run`. An absent canary is a row that counts
-                as nothing: ``"replace_special"``, which for Poisson samples is ``"add_or_remove"``; where a mechanism has
-                no analysis of it, ``"replace"`` is more.
+                as nothing: ``"replace_special"``, which for Poisson samples is ``"add_or_remove"``. Where a mechanism
+                has no analysis of it, ``"replace"`` is more.
 
         Returns:
             A :class:`OneRun` of the better one of the two scores, which share the error.
