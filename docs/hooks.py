@@ -28,6 +28,7 @@ ROOMS = (
     "adversary",
     "losses",
     "training",
+    "audit",
     "plotting",
     "interop",
     "ledger",

@@ -10,6 +10,7 @@ from jaxacct._version import __version__
 if TYPE_CHECKING:
     from jaxacct import (
         adversary,
+        audit,
         certificates,
         expost,
         filters,
@@ -94,6 +95,7 @@ __all__ = [
     "ZeroConcentratedDP",
     "__version__",
     "adversary",
+    "audit",
     "calibrate",
     "certificates",
     "certify",

@@ -66,7 +66,7 @@ def binomial_split(trials: Array, rate: Array, least: Array) -> Split:
     up = xp.concatenate([one, xp.cumprod(steps_up, -1)], -1)
     down = xp.concatenate([one, xp.cumprod(steps_down, -1)], -1)
     at = np.arange(terms + 1, dtype=np.float64)
-    first_up, first_down = _probability(n, q, k), _probability(n, q, k - 1.0)
+    first_up, first_down = binomial_probability(n, q, k), binomial_probability(n, q, k - 1.0)
     above, below = first_up[0] * up.sum(-1), first_down[0] * down.sum(-1)
     weights_up, weights_down = k_ / (k_ + at + 1.0), k_ / xp.maximum(k_ - at, 1.0)
     shared_up = (up * weights_up).sum(-1) / up.sum(-1)
@@ -99,7 +99,7 @@ def binomial_split(trials: Array, rate: Array, least: Array) -> Split:
     return Split(below, above, share, last, earlier, doubt)
 
 
-def _probability(n: Array, q: Array, k: Array) -> tuple[Array, Array]:
+def binomial_probability(n: Array, q: Array, k: Array) -> tuple[Array, Array]:
     """P[Bin(n, q) = k] and its relative error, for 0 <= k <= n."""
     xp = array_module(n, q, k)
     other = n - k

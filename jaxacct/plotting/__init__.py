@@ -1,4 +1,4 @@
-"""Plots on matplotlib axes: privacy profiles, trade-off curves, privacy losses, budgets and sweeps.
+"""Plots on matplotlib axes: privacy profiles, trade-off curves, privacy losses, budgets, sweeps and audits.
 
 Every function takes ``ax`` (None makes a figure), draws, and returns the axes. Where there are bounds, the picture
 shows both: a line where the guarantee is, and a band down to the other bound. What is not a bound is dotted and says
@@ -9,6 +9,7 @@ Needs matplotlib: ``pip install 'jaxacct[plot]'``.
 """
 
 from jaxacct.plotting._style import PALETTE
+from jaxacct.plotting.audits import audits
 from jaxacct.plotting.budgets import budget, filter_comparison
 from jaxacct.plotting.curves import privacy_profile, trade_off
 from jaxacct.plotting.laws import pld
@@ -17,6 +18,7 @@ from jaxacct.plotting.sweeps import sweep
 
 __all__ = [
     "PALETTE",
+    "audits",
     "budget",
     "filter_comparison",
     "pld",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxacct
-from jaxacct import Gaussian, RandomizedResponse, filters, plotting
+from jaxacct import Gaussian, RandomizedResponse, audit, filters, plotting
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, at_most, few, fuzz, hostile, many, some
 
 EPSILONS = np.linspace(0.0, 2.0, 160)
@@ -127,7 +127,9 @@ INTEROP = {
     "Accountant.get_delta": accountant("get_delta", target_epsilon=1.0),
     "Accountant.get_epsilon": accountant("get_epsilon", target_delta=1e-5),
 }
+AUDITED = audit.many_runs(2, 10, 1, 10, delta=1e-5, mechanism=RandomizedResponse(1.0))
 PLOTTING = {
+    "audits": drawn("audits", found=[AUDITED, AUDITED], at=[1.0, 2.0]),
     "budget": drawn("budget", fraction=[0.1, 0.5], steps=[1, 2], admitted=[True, False]),
     "filter_comparison": drawn(
         "filter_comparison", filters={"a": filters.gdp(1.0)}, schedule=Gaussian(np.array([5.0, 5.0]))

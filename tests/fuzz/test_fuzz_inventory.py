@@ -23,7 +23,7 @@ TABLES = (
 )  # fmt: skip
 FUZZED = {name for table in TABLES for name in table.CASES}
 ROOMS = (
-    "", "mechanisms", "filters", "adversary", "expost", "training", "ledger", "accounting.calibration",
+    "", "mechanisms", "filters", "adversary", "audit", "expost", "training", "ledger", "accounting.calibration",
     "accounting.noise_planning", "interop",
     "plotting",
 )  # fmt: skip
@@ -55,6 +55,7 @@ EXCUSED = {
             "Strategy", "WorstCase",
         )
     },
+    **{f"audit.{name}": RESULT for name in ("Canaries", "ManyRuns", "OneRun")},
     "expost.Definition": "the base of the definitions", "expost.ImmunityWarning": "a warning",
     "expost.RenyiOdometerState": STATE, "expost.PureExPost": "takes nothing", "expost.Released": RESULT,
     **{

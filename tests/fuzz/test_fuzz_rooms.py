@@ -1,4 +1,4 @@
-"""Hostile arguments of `adversary`, `expost`, `training`, `interop`, `plotting` and the ledger: named, or in time."""
+"""Hostile arguments of `adversary`, `audit`, `expost` and `training`: named, or in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, RandomizedResponse, adversary, expost, training
+from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, training
 from tests.fuzz.common import VALUES, Case, at_length, fuzz, some
 
 KEY = jax.random.key(0)
@@ -66,6 +66,17 @@ ADVERSARY = {
     ),
     "units": case(adversary.units, queries=FAMILY, costs=[1, 2], budget=3),
 }
+CLAIM = {"delta": 1e-5, "confidence": 0.9, "mechanism": None, "steps": 1, "relation": "add_or_remove"}
+AUDIT = {
+    "canaries": case(
+        audit.canaries, loss=lambda params, row: params @ row, params=TABLES[0], data=TABLES, key=KEY, number=3,
+        gradient_norm=1.0, examples=None, words=("canaries",), functions=("loss",),
+    ),
+    "many_runs": case(
+        audit.many_runs, false_positives=1, absent=10, false_negatives=2, present=10, **CLAIM
+    ),
+    "one_run": case(audit.one_run, correct=5, guesses=10, canaries=20, **CLAIM),
+}  # fmt: skip
 TRAINING = {
     "adaptive": case(training.adaptive, **PLAN),
     "constant": case(training.constant, **PLAN),
@@ -80,6 +91,7 @@ TRAINING = {
 }
 CASES = {f"expost.{name}": make for name, make in EXPOST.items()}
 CASES |= {f"adversary.{name}": make for name, make in ADVERSARY.items()}
+CASES |= {f"audit.{name}": make for name, make in AUDIT.items()}
 CASES |= {f"training.{name}": make for name, make in TRAINING.items()}
 DEAR = {"adversary.residue"}
 
