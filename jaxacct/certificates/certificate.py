@@ -18,7 +18,6 @@ from jaxacct.certificates.written import (
     fraction_of,
     read_mechanism,
     same_json,
-    unique_names,
     written_mechanism,
 )
 from jaxacct.mechanisms.base import Mechanism
@@ -43,6 +42,8 @@ class Certificate:
         method: how `certify` found the enclosure; empty in a certificate that was read, which states the question and
             the answer and nothing else.
         bits: its working precision; 0 in a certificate that was read.
+        altered: what is wrong with the text that the certificate was read from, if it holds something beside question
+            and answer; such a certificate is never confirmed.
     """
 
     mechanism: Mechanism
@@ -54,6 +55,7 @@ class Certificate:
     upper: str
     method: str = dataclasses.field(default="", compare=False)
     bits: int = dataclasses.field(default=0, compare=False)
+    altered: str = ""
 
     @property
     def certifies(self) -> str:
@@ -79,9 +81,10 @@ class Certificate:
     def check(self) -> bool:
         """Whether a computation with more bits, and along another contour if there is one, confirms the enclosure.
 
-        It confirms what the certificate states and not where it came from: a wider enclosure is confirmed as well.
+        It confirms what the certificate states and not where it came from: a wider enclosure is confirmed as well. What
+        was read from a text that holds something else too is not.
         """
-        if _or_infinite(self.lower) > _or_infinite(self.upper):
+        if self.altered or _or_infinite(self.lower) > _or_infinite(self.upper):
             return False
         # At least as many as let every method do its best.
         digits = max(8.0, min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0)
@@ -182,13 +185,14 @@ def read_certificate(text: str) -> Certificate:
     """The certificate that `Certificate.to_json` wrote.
 
     Whatever the text holds is part of the certificate: read and written again it must be the same, but for the order of
-    names, white space and how a number is spelled.
+    names, white space and how a number is spelled. Where it is not (a name twice or one too many, a number that no float
+    is), `Certificate.altered` says so, and `Certificate.check` is False.
 
     Raises:
-        ValueError: anything else: a name twice, one too many or too few, a number that no float is.
+        ValueError: a text from which no certificate can be read.
     """
     try:
-        held = json.loads(text, object_pairs_hook=unique_names)
+        held = json.loads(text)
         if held["certificate"] != _VERSION:
             raise ValueError(f"version must be {_VERSION}, got {held['certificate']!r:.20}")
         question, answer = held["question"], held["answer"]
@@ -202,11 +206,19 @@ def read_certificate(text: str) -> Certificate:
         _validate.nonnegative(**{given: found.at})
         if held["certifies"] != found.certifies:
             raise ValueError(f"what it certifies must be {found.certifies!r}, got {held['certifies']!r:.80}")
-        if same_json(text) != same_json(found.to_json()):
-            raise ValueError("it holds more, less or something else than the certificate that is read from it")
+        altered = _altered(text, found)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise ValueError(f"certificate must be what Certificate.to_json wrote, got {text!r:.80}: {problem}") from None
-    return found
+    return dataclasses.replace(found, altered=altered)
+
+
+def _altered(text: str, read: Certificate) -> str:
+    """What the text states beside the certificate that was read from it; empty if nothing."""
+    try:
+        same = same_json(text) == same_json(read.to_json())
+    except ValueError as problem:
+        return str(problem)
+    return "" if same else "it holds more, less or something else than question and answer"
 
 
 def _decimal(text: object) -> str:

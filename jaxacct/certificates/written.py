@@ -46,11 +46,11 @@ def read_mechanism(written: object) -> Any:
         raise ValueError(f"certificate holds a {name} of other parameters: {problem}") from None
 
 
-def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of a JSON text; raises ValueError where a name occurs twice, of which readers take the last one."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name occurs twice in one object")
+        raise ValueError("it holds a name twice in one object")
     return found
 
 
@@ -65,7 +65,7 @@ def same_json(text: str) -> object:
         return "number", decimal.Decimal(text)
 
     return json.loads(
-        text, object_pairs_hook=unique_names, parse_float=number, parse_int=number, parse_constant=lambda text: (text,)
+        text, object_pairs_hook=_unique_names, parse_float=number, parse_int=number, parse_constant=lambda text: (text,)
     )
 
 

@@ -97,7 +97,7 @@ def _check(context: click.Context, path: Path, bounds: tuple[float, float] | Non
         found = jaxacct.read_certificate(path.read_text(encoding="utf-8"))
         holds = found.check()
     answer = "delta" if found.given == "epsilon" else "epsilon"
-    verdict = "holds" if holds else "NOT CONFIRMED"
+    verdict = "holds" if holds else "NOT CONFIRMED" + (found.altered and f", {found.altered}")
     click.echo(f"{answer} in [{found.lower}, {found.upper}] at {found.given} {found.at:g}: {verdict}")
     agree = bounds is None or found.encloses(*bounds)
     if bounds is not None:

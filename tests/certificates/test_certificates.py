@@ -250,6 +250,13 @@ def others(value):
     return [value * 1.01, value + 1, value + 1e-9, -value, 0, str(value), [value], None, True, float("nan"), 1e999]
 
 
+def is_confirmed(text):
+    try:
+        return jaxacct.read_certificate(text).check()
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("given", [{"epsilon": 0.3}, {"delta": 1e-3}])
 def test_no_field_of_a_certificate_can_be_edited_into_something_false(given):
     mechanism = Composed([PoissonSampled(RandomizedResponse(0.5), 0.3), ApproximateDP(0.1, 1e-6)], [3, 2])
@@ -263,11 +270,7 @@ def test_no_field_of_a_certificate_can_be_edited_into_something_false(given):
             for key in path[:-1]:
                 place = place[key]
             place[path[-1]] = other
-            try:
-                holds = jaxacct.read_certificate(json.dumps(held)).check()
-            except ValueError:
-                continue
-            if holds:
+            if is_confirmed(json.dumps(held)):
                 confirmed.append((path[-1], other))
     # A wider answer is true, and so is the answer for the worse direction alone.
     assert sorted(name for name, _ in confirmed) == ["lower", "relation", "upper"]
@@ -282,8 +285,9 @@ def test_a_certificate_holds_nothing_but_question_and_answer():
     text = found.to_json()
     assert jaxacct.read_certificate(text).to_json() == text
     for more in ('"method": "proof by oracle", ', '"bits": 1000000, ', '"answer": {"lower": "0", "upper": "1e-9"}, '):
-        with pytest.raises(ValueError, match="certificate must be"):
-            jaxacct.read_certificate(text.replace('"answer": {', more + '"answer": {', 1))
+        read = jaxacct.read_certificate(text.replace('"answer": {', more + '"answer": {', 1))
+        assert "holds" in read.altered
+        assert not read.check()
     for old, new in (
         ('"steps"', '"epsilon": 9.0, "steps"'),
         ('"steps"', '"delta": 0.1, "steps"'),
@@ -296,8 +300,7 @@ def test_a_certificate_holds_nothing_but_question_and_answer():
         ('"steps": 1', '"steps": true'),
     ):
         assert old in text
-        with pytest.raises(ValueError, match="certificate must be"):
-            jaxacct.read_certificate(text.replace(old, new, 1))
+        assert not is_confirmed(text.replace(old, new, 1))
     # How it is spelled is no part of it.
     spelled = json.dumps(json.loads(text), indent=2, sort_keys=True).replace('"epsilon": 1.0', '"epsilon": 1e0')
     assert jaxacct.read_certificate(spelled).to_json() == text
