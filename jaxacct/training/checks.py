@@ -46,8 +46,7 @@ def mask(value: ArrayLike) -> jax.Array:
 def key(**named: object) -> None:
     """One value is a typed scalar PRNG key."""
     ((name, value),) = named.items()
-    typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    if not typed or np.ndim(value):
+    if not isinstance(value, jax.Array) or not jnp.issubdtype(value.dtype, jax.dtypes.prng_key) or value.ndim:
         raise ValueError(f"{name} must be a typed scalar PRNG key, got {type(value).__name__}")
 
 

@@ -64,7 +64,7 @@ def problem(act, width, hidden, size, seed):
         x, loud, stored = example
         return loud * (cross_entropy(act, params, x) - sum(jnp.vdot(stored[name], params[name]) for name in params))
 
-    alone = jax.jit(lambda p, x: per_example_gradients(lambda p, x: cross_entropy(act, p, x), p, x))(params, x[:16])
+    alone = jax.jit(lambda p, x: per_example_gradients(lambda p, x: cross_entropy(act, p, x), p, x))(params, x[:19])
     stored = jax.tree.map(lambda leaf: np.tile(np.asarray(leaf)[:1], (size,) + (1,) * (leaf.ndim - 1)), alone)
     return loss, params, (x, rng.choice(np.float32([LOUD, -LOUD, 0.0]), size), stored)
 
@@ -121,7 +121,7 @@ def test_no_activation_shape_or_piece_lets_a_record_move_others(name):
 
 def test_releases_of_an_array_with_a_record_less_differ_by_a_clip_norm():
     size = 190
-    loss, params, data = problem(highway, 5, 7, size, 0)
+    loss, params, data = problem(highway, 5, 7, size, 2)
     data[1][:] = np.where(np.arange(size) % 19 == 16, LOUD, np.where(np.arange(size) % 19 == 0, -LOUD, 0.0))
     data[1][0] = 0.0
 
@@ -217,27 +217,28 @@ def test_two_batches_of_an_epoch_have_lanes_of_their_own():
 
 
 def test_the_order_of_validation_records_does_not_move_a_private_accuracy():
-    """Every record's two largest logits are equal up to roundings: which is larger depends on its lane, if anything."""
+    """Logits of most records are equal up to roundings: which is larger depends on the lane, if on anything."""
     size = 19  # of which a vector loop leaves a remainder
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     params = {"a": jnp.asarray(rng.standard_normal((5, 7)), jnp.float32), "b": jnp.zeros(2)}
     x0 = rng.standard_normal(5).astype(np.float32)
 
     def score(a, x):
-        return highway(highway(x @ a) @ a.T @ a).sum(-1)
+        act = ACTIVATIONS["arctan"]
+        return act(act(x @ a) @ a.T @ a).sum(-1)
 
-    level = np.asarray(jax.jit(lambda x: score(params["a"], x))(np.tile(x0, (16, 1))))[0]
+    level = np.asarray(jax.jit(lambda x: score(params["a"], x))(np.tile(x0, (size, 1))))[0]
 
     def logits(params, x):
-        found = score(params["a"], x[..., :5]) - x[..., 5]
-        return jnp.stack([found, -found], -1) + params["b"]
+        apart = jnp.abs(score(params["a"], x[..., :5]) - x[..., 5])
+        return jnp.stack([jnp.zeros_like(apart), apart], -1) + params["b"]
 
     def loss(params, example):
         return optax.softmax_cross_entropy_with_integer_labels(logits(params, example[0]), example[1])
 
     model = SimpleNamespace(params=params, logits=logits, loss=loss)
     x = np.concatenate([np.tile(x0, (size, 1)), np.full((size, 1), level)], 1)
-    x[3, 5] -= 1.0
+    x[16:, 5] -= 1.0
     rounds = training.plan_rounds([0.1], order=8, rate=1.0, steps=1)
 
     def scores(order):
