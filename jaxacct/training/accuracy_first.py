@@ -215,8 +215,11 @@ def fit_until_accurate(
     places = jax.random.fold_in(keys.sampling, 2**32 - 1)
 
     @jax.jit
-    def right(params: optax.Params) -> jax.Array:
-        """How many answers are right, () int32: like a sum of gradients, of rows in lanes that are drawn for each."""
+    def right(params: optax.Params, x: jax.Array, y: jax.Array) -> jax.Array:
+        """How many answers are right, () int32: like a sum of gradients, of rows in lanes that are drawn for each.
+
+        Records are arguments, as in `run`: a compiler may make other programs for other constants.
+        """
         sample = sample_pieces(jnp.ones(held, bool), lanes_of(physical_batch, held), places)
         logits = in_cpu_form(jax.vmap(lambda params, row: model.logits(params, row[None])[0], (None, 0)))
 
@@ -233,7 +236,7 @@ def fit_until_accurate(
         return run(state, both, jnp.float32(rounds.sigmas[number]), data), query
 
     def accuracy(state: _State) -> float:
-        return int(right(state[0])) / held  # in float64: a float32 share could move by more than the sensitivity
+        return int(right(state[0], x, y)) / held  # in float64: a float32 share could move by more than the sensitivity
 
     # The margin covers the rounding of two such shares for up to 2^30 records.
     sensitivity = (1 + 2.0**-20) / held

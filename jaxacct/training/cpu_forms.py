@@ -25,6 +25,9 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend import core
 
+# The types of which XLA keeps the groups of a convolution apart. Of others (float64) it makes one convolution, with a
+# kernel of zeros between the groups: 0 times infinity, in one example's group, is a NaN in all others'.
+_GROUPED = ("float32", "float16", "bfloat16")
 _INLINED = ("jit", "pjit", "closed_call", "core_call")
 # Most entries of the windows that a convolution in groups is cut into: 256 MB of float32.
 _MOST_WINDOWS = 2**26
@@ -36,16 +39,20 @@ def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with its convolutions and poolings, and those of the functions that it calls, in these forms.
 
     What stands inside loops and conditions of ``function`` itself stays as it is, and so does everything outside of a
-    program (where each operation is compiled alone), on another backend, and where this version of JAX does not let its
-    programs be rewritten. Apply it to what has been differentiated and mapped already: rules of custom derivatives do
-    not survive.
+    program (where each operation is compiled alone) unless it is wider than float32, on another backend, and where this
+    version of JAX does not let its programs be rewritten. Apply it to what has been differentiated and mapped already:
+    rules of custom derivatives do not survive.
+
+    Raises ValueError for convolutions in groups, wider than float32, that stand inside of loops and conditions.
     """
 
     def rewritten(*arguments: Any) -> Any:
-        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
-        if not traced or jax.default_backend() != "cpu" or not hasattr(core.Primitive, "get_bind_params"):
+        leaves = jax.tree.leaves(arguments)
+        wanted = any(isinstance(leaf, Tracer) or jnp.result_type(leaf) == "float64" for leaf in leaves)
+        if not wanted or jax.default_backend() != "cpu" or not hasattr(core.Primitive, "get_bind_params"):
             return function(*arguments)
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        _refuse_wide(closed.jaxpr, inside=False)
         if not _has_any(closed.jaxpr):
             return function(*arguments)
         results = _evaluated(closed.jaxpr, closed.consts, jax.tree.leaves(arguments))
@@ -59,6 +66,23 @@ def _has_any(jaxpr: core.Jaxpr) -> bool:
         equation.primitive.name in _FORMS or (equation.primitive.name in _INLINED and _has_any(_inner(equation).jaxpr))
         for equation in jaxpr.eqns
     )
+
+
+def _refuse_wide(jaxpr: core.Jaxpr, inside: bool) -> None:
+    """Raises ValueError where groups that XLA would mix are out of reach: ``inside`` of a loop or condition."""
+    for equation in jaxpr.eqns:
+        if inside and equation.primitive.name == "conv_general_dilated":
+            kind = equation.outvars[0].aval.dtype.name  # pyright: ignore[reportAttributeAccessIssue]
+            if equation.params["feature_group_count"] > 1 and kind not in _GROUPED:
+                raise ValueError(
+                    f"loss must not convolve in {kind} inside a loop or condition, where an example that is not finite "
+                    "spoils the others' gradients on a CPU: convolve in float32"
+                )
+        for value in equation.params.values():
+            for one in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(one, core.ClosedJaxpr | core.Jaxpr):
+                    inner = one.jaxpr if isinstance(one, core.ClosedJaxpr) else one
+                    _refuse_wide(inner, inside or equation.primitive.name not in _INLINED)
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr:
@@ -95,7 +119,9 @@ def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: Any, *
     # (batch, feature, *space); kernels (output feature, input feature, *space).
     image, kernel = image.transpose(images), kernel.transpose(kernels)
     found = _in_matrices(image, kernel, **parameters)
-    found = _canonical(image, kernel, **parameters) if found is None else found
+    if found is None:
+        whole = image.dtype.name in _GROUPED or parameters["feature_group_count"] == 1
+        found = (_canonical if whole else _one_by_one)(image, kernel, **parameters)
     return found.transpose([outputs.index(axis) for axis in range(len(outputs))])
 
 
@@ -115,6 +141,15 @@ def _canonical(image: jax.Array, kernel: jax.Array, **parameters: Any) -> jax.Ar
         **{name: parameters[name] for name in known},
     )
     return found.transpose(last)
+
+
+def _one_by_one(image: jax.Array, kernel: jax.Array, *, feature_group_count: int, **parameters: Any) -> jax.Array:
+    """The convolution in groups as a loop over them."""
+    groups = feature_group_count
+    image = image.reshape(image.shape[0], groups, -1, *image.shape[2:]).swapaxes(0, 1)
+    kernel = kernel.reshape(groups, -1, *kernel.shape[1:])
+    found = jax.lax.map(lambda pair: _canonical(*pair, feature_group_count=1, **parameters), (image, kernel))
+    return found.swapaxes(0, 1).reshape(found.shape[1], -1, *found.shape[3:])
 
 
 def _in_matrices(

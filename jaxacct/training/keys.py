@@ -12,6 +12,12 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
+# Keys are derived from keys here, some by two numbers in a row: the step's and the leaf's. Of JAX's generators,
+# unsafe_rbg folds a number in by exclusive or, so that step 0 of leaf 1 and step 1 of leaf 0 have one key; and keys of
+# rbg are not independent under vmap.
+_GENERATOR = "threefry2x32"
+_WHY = "others derive the same key, and so the same noise, twice"
+
 
 class RootKeys(NamedTuple):
     """The roots of a run's private randomness: scalar typed PRNG keys, one root a stream; its text shows no key.
@@ -122,12 +128,14 @@ def check_step_keys(keys: object) -> None:
 
 
 def check_key(key: object) -> None:
-    """Raises ValueError where a pair of keys stands for one."""
+    """Raises ValueError where a pair of keys stands for one, or a key is of another generator than threefry."""
     if isinstance(key, RootKeys | StepKeys):
         raise ValueError(
             f"key must be one key, got {type(key).__name__}: pass the sampling or noise of "
             "training.step_keys(roots, number)"
         )
+    if isinstance(key, jax.Array) and (name := str(jax.random.key_impl(key))) != _GENERATOR:
+        raise ValueError(f"key must be one of the generator {_GENERATOR}, got one of {name}: {_WHY}")
 
 
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
@@ -135,7 +143,25 @@ def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) ->
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
     if not all(_is_key(key) for key in keys):
         raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
+    for name in (str(jax.random.key_impl(key)) for key in keys):
+        if name != _GENERATOR:
+            raise ValueError(
+                f"keys must be {kind.__name__} of the generator {_GENERATOR}, got {name}: {_WHY}; {instead}"
+            )
+    if _is_same(*keys):
+        raise ValueError(
+            f"keys must be {kind.__name__} of two different keys, got one twice: its noise would tell the coins; "
+            f"{instead}"
+        )
 
 
 def _is_key(root: object) -> bool:
     return isinstance(root, jax.Array) and jnp.issubdtype(root.dtype, jax.dtypes.prng_key) and not root.ndim
+
+
+def _is_same(one: jax.Array, other: jax.Array) -> bool:
+    """Whether two keys are one, as far as that can be told of traced ones."""
+    if one is other or _validate.is_traced(one) or _validate.is_traced(other):
+        return one is other
+    with jax.ensure_compile_time_eval():
+        return np.array_equal(*(np.asarray(jax.random.key_data(key)) for key in (one, other)))

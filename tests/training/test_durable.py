@@ -248,6 +248,31 @@ def test_no_wrong_byte_takes_back_a_charge_that_reached_the_disk(tmp_path, monke
             assert held(path) in ([None] if first <= place < whole else [None, ACKNOWLEDGED]), (place, byte)
 
 
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_a_count_that_a_power_cut_tore_leaves_the_one_of_the_sync_before(tmp_path, monkeypatch, together):
+    """However many records each sync brings: a run's step brings two, a charge and what became of it."""
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    path = tmp_path / "journal"
+    syncs = 5
+    with contextlib.closing(Journal(path)) as journal:
+        for step in range(syncs):
+            before = path.read_bytes()
+            for part in range(together):
+                journal.append({"kind": "charge", "step": step, "part": part})
+            journal.sync()
+    raw = path.read_bytes()
+    begin = raw.index(b'{"seal"')
+    (torn,) = {place * 2 // begin for place in range(begin) if raw[place] != before[place]}  # the slot written last
+    place = torn * begin // 2 + 30
+    torn_raw = raw[:place] + b"\0" + raw[place + 1 :]
+    kept = (syncs - 1) * together
+    ends = [begin + at + 1 for at, byte in enumerate(raw[begin:]) if byte == ord("\n")]
+    for number, end in enumerate(ends, 1):
+        path.write_bytes(torn_raw[:end])
+        found = held(path)
+        assert found is None if number < kept else len(found) == number, number
+
+
 @pytest.mark.parametrize("byte", [b"x", b" ", b"\0", b"\x8a"])
 def test_a_whole_record_with_a_wrong_byte_for_its_end_is_damage_even_where_it_was_not_counted(tmp_path, byte):
     path = tmp_path / "journal"

@@ -139,3 +139,52 @@ def test_gradients_of_pooling_are_those_of_vmap_and_grad_ties_included(window, s
     weight = jnp.arange(7.0 * 8 * 3).reshape(7, 8, 3) % 3 - 1
     plain, found = both_gradients(loss, weight, images)
     np.testing.assert_allclose(found, plain, rtol=1e-6)
+
+
+WIDE = {
+    "as large as the image": ((5, 5, 2), (5, 5, 2, 3), {"padding": "VALID"}),
+    "in one dimension": ((4, 2), (4, 2, 3), {"padding": "VALID", "dimension_numbers": ("NHC", "HIO", "NHC")}),
+    "in groups": ((4, 4, 4), (4, 4, 2, 4), {"padding": "VALID", "feature_group_count": 2}),
+    "spread": ((3, 3, 2), (5, 5, 2, 3), {"padding": "VALID", "lhs_dilation": (2, 2)}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("jitted", [True, False])
+@pytest.mark.parametrize("name", WIDE)
+def test_a_row_that_is_not_finite_spoils_no_other_rows_convolution(name, jitted, dtype):
+    image, kernel, options = WIDE[name]
+    options = {"window_strides": (1,) * (len(image) - 1), "dimension_numbers": ("NHWC", "HWIO", "NHWC")} | options
+
+    def loss(kernel, image):
+        return jnp.sum(jnp.sin(jax.lax.conv_general_dilated(image[None], kernel, **options)))
+
+    with jax.enable_x64(dtype == "float64"):
+        random = np.random.default_rng(0)
+        params, images = random.standard_normal(kernel).astype(dtype), random.standard_normal((8, *image)).astype(dtype)
+        images[2] = np.inf
+
+        def take(params, images):
+            return training.per_example_gradients(loss, params, images)
+
+        found = np.asarray((jax.jit(take) if jitted else take)(jnp.asarray(params), jnp.asarray(images)))
+        alone = np.stack([np.asarray(jax.grad(loss)(jnp.asarray(params), jnp.asarray(one))) for one in images])
+    others = np.arange(8) != 2
+    assert np.all(np.isfinite(found[others]))
+    np.testing.assert_allclose(found[others], alone[others], rtol=1e-3, atol=1e-4)
+
+
+def test_wide_convolutions_that_no_form_reaches_are_refused():
+    def loss(kernel, images):
+        def step(total, image):
+            return total + jnp.sum(jnp.sin(jax.lax.conv(image[None], kernel, (1, 1), "VALID"))), None
+
+        return jax.lax.scan(step, jnp.zeros((), kernel.dtype), images)[0]
+
+    for dtype, wide in ((jnp.float32, False), (jnp.float64, True)):
+        with jax.enable_x64(wide):
+            kernel, images = jnp.ones((3, 2, 5, 5), dtype), jnp.ones((4, 2, 2, 5, 5), dtype)
+            if wide:
+                with pytest.raises(ValueError, match="must not convolve in float64 inside a loop"):
+                    training.per_example_gradients(loss, kernel, images)
+            assert jnp.all(jnp.isfinite(training.per_example_gradients(loss, jnp.float32(kernel), jnp.float32(images))))

@@ -80,6 +80,37 @@ def test_a_pair_where_one_key_belongs_is_refused(pair):
         draw(pair.noise)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("generator", ["unsafe_rbg", "rbg"])
+def test_keys_of_other_generators_are_refused_because_steps_and_leaves_would_share_their_noise(generator, jitted):
+    one, other = (jax.random.key(seed, impl=generator) for seed in (5, 6))
+    total = training.empty_sum(PARAMS, 4)
+    takers = [
+        *TAKES_ROOTS.values(),
+        lambda roots: noisy(training.StepKeys(*roots)),
+        lambda roots: training.poisson_sample(roots.sampling, 4, 0.5),
+        lambda roots: training.sample_pieces(jnp.ones(4, bool), 2, roots.sampling),
+        lambda roots: training.add_gaussian_noise(roots.noise, total, 1.0, 1.0),
+    ]
+    for take in takers:
+        with pytest.raises(ValueError, match=f"threefry2x32, got .*{generator}"):
+            (jax.jit(lambda roots, take=take: (take(roots), 0)[1]) if jitted else take)(training.RootKeys(one, other))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_one_key_for_coins_and_noise_is_refused(jitted):
+    one, again = jax.random.key(5), jax.random.key(5)
+    for take in (*TAKES_ROOTS.values(), lambda roots: noisy(training.StepKeys(*roots))):
+        for roots in (training.RootKeys(one, one), training.RootKeys(one, again)):
+
+            def run(roots=roots, take=take):  # the keys are constants of a program
+                take(roots)
+                return 0
+
+            with pytest.raises(ValueError, match="two different keys"):
+                (jax.jit(run) if jitted else run)()
+
+
 def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
     def body(roots, number):
         return roots, training.step_keys(roots, number)

@@ -136,13 +136,18 @@ class Journal:
 
     def _mark(self) -> None:
         """Notes that all records have reached the disk, which the caller has seen to."""
-        os.pwrite(self._file, *mark.slot(Mark(self._count, self.seal)))
+        now = Mark(self._count, self.seal)
+        if now != self._marked:
+            # Into the slot that was written longer ago: if a power cut tears it, the other one stands.
+            self._marked, self._slot = now, 1 - self._slot
+            os.pwrite(self._file, *mark.slot(now, self._slot))
 
     def _all(self, raw: bytes) -> tuple[list[Record], int]:
         """The records in ``raw``, and where they end: before a last line that is half written, if there is one."""
-        marked = mark.read(raw[: mark.LENGTH])
-        if marked is None:
+        found = mark.read(raw[: mark.LENGTH])
+        if found is None:
             raise self._damaged("at its beginning")
+        self._marked, self._slot = marked, _ = found
         records: list[Record] = []
         end = mark.LENGTH
         lines = raw[end:].split(b"\n")

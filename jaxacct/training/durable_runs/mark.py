@@ -24,28 +24,33 @@ LENGTH = 2 * _WIDTH
 """Bytes of both slots; the records follow."""
 
 
-def slot(mark: Mark) -> tuple[bytes, int]:
-    """The bytes of a mark, and where they are to be written."""
-    body = _BODY.format(*mark)
-    return _SLOT.format(_check(body), body).encode(), _WIDTH * (mark.records % 2)
+def slot(mark: Mark, number: int) -> tuple[bytes, int]:
+    """The bytes of a mark for slot 0 or 1, and where they are to be written."""
+    return _written(mark), _WIDTH * number
 
 
 def fresh() -> bytes:
     """The beginning of a journal without records."""
-    return 2 * slot(Mark(0, ""))[0]
+    return 2 * _written(Mark(0, ""))
 
 
-def read(raw: bytes) -> Mark | None:
-    """The later of the two marks in the beginning of a journal; None where neither is whole."""
-    found = [_read(raw[start : start + _WIDTH]) for start in (0, _WIDTH)]
-    return max((mark for mark in found if mark is not None), key=lambda mark: mark.records, default=None)
+def read(raw: bytes) -> tuple[Mark, int] | None:
+    """The later of the two marks in the beginning of a journal, and its slot; None where neither is whole."""
+    found = [(_read(raw[_WIDTH * number :][:_WIDTH]), number) for number in (0, 1)]
+    whole = [(mark, number) for mark, number in found if mark is not None]
+    return max(whole, key=lambda one: one[0].records, default=None)
+
+
+def _written(mark: Mark) -> bytes:
+    body = _BODY.format(*mark)
+    return _SLOT.format(_check(body), body).encode()
 
 
 def _read(raw: bytes) -> Mark | None:
     try:
         tree = json.loads(raw)
         mark = Mark(tree["records"], tree["seal"].rstrip())
-        return mark if slot(mark)[0] == raw else None
+        return mark if _written(mark) == raw else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
