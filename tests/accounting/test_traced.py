@@ -367,7 +367,10 @@ def test_compiled_programs_bound_delta_at_negative_epsilons():
 def test_tables_of_float32_numbers_that_miss_the_sum_one_are_bounded_in_programs():
     p, q = (jnp.array(x, jnp.float32) for x in ([0.7, 0.1, 0.2], [0.2, 0.1, 0.7]))
     eager = jaxacct.delta(FromTables([0.7, 0.1, 0.2], [0.2, 0.1, 0.7]), 0.1)
-    for found in (jax.jit(lambda p, q: jaxacct.delta(FromTables(p, q), 0.1))(p, q), jaxacct.delta(FromTables(p, q), 0.1)):
+    for found in (
+        jax.jit(lambda p, q: jaxacct.delta(FromTables(p, q), 0.1))(p, q),
+        jaxacct.delta(FromTables(p, q), 0.1),
+    ):
         assert eager.upper - 1e-5 <= found.lower <= eager.lower
         assert eager.upper <= found.upper <= eager.lower + 1e-5
     with pytest.raises(ValueError, match="must sum up to 1"):

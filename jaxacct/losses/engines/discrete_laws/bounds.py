@@ -23,11 +23,11 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.composition import times
 from jaxacct.losses.engines.contour.bounds import BACK
 from jaxacct.losses.engines.contour.read_off import Integrand
-from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
 from jaxacct.losses.engines.discrete_laws.plan import Plan, each_group, edges_of, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import Parts, Powers, powers
 from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsilon
+from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.losses.engines.lines.base import Line, Totals
 from jaxacct.losses.engines.lines.listed import ListedLine
 from jaxacct.losses.engines.lines.of_pair import line_of

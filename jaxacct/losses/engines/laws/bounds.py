@@ -42,7 +42,9 @@ def law_bounds(
     found = []
     for row in range(goal.size):
         runs = runs_of(groups, counts, row)
-        if not np.isfinite(counts[row]).all() or any(np.isnan(x).any() for x in jax.tree.leaves([pair for pair, _ in runs])):
+        if not np.isfinite(counts[row]).all() or any(
+            np.isnan(x).any() for x in jax.tree.leaves([pair for pair, _ in runs])
+        ):
             found.append((0.0, np.inf if kind == "epsilon" else 1.0))
             continue
         with np.errstate(all="ignore"):  # what comes of it fails closed
