@@ -104,7 +104,10 @@ def summarized(found: dict[str, Any]) -> dict[str, Any]:
         result["dp_accounting"] = {
             "questions": len(peers),
             "our upper bound above its, at most": float(f"{max(more):.3g}"),
-            "its above our lower bound": {"median": float(f"{np.median(wide):.3g}"), "worst": float(f"{max(wide):.3g}")},
+            "its above our lower bound": {
+                "median": float(f"{np.median(wide):.3g}"),
+                "worst": float(f"{max(wide):.3g}"),
+            },
             "mean seconds": round(float(np.mean([row["peer_seconds"] for row in peers])), 3),
             "times as long, median": round(float(np.median(times)), 1),
         }

@@ -241,7 +241,7 @@ def _by_laws_too(
 
     def filled(slopes: np.ndarray, difference: Callable[[int], np.ndarray]) -> np.ndarray:
         for row in np.flatnonzero(np.isnan(slopes) & ~_once(counts) & smooth):
-            slopes[row] = extrapolated(difference(row))
+            slopes[row] = extrapolated(difference(int(row)))
         return slopes
 
     def in_number(place: int) -> np.ndarray:

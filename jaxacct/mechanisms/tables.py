@@ -22,9 +22,9 @@ class FromTables(Mechanism):
     """Has output o with probability ``p[o]`` on a dataset with the record, ``q[o]`` without it.
 
     (p, q) must dominate every pair of neighbours, or be the only one. It is the pair of `remove`, (q, p) that of `add`;
-    each table is divided by its sum, and where float32 numbers miss the sum 1 by more than 1e-9 the bounds hold for every
-    law that rounds to them as well. An output that only one side can give has an infinite loss. `replace` is another
-    relation; for tables of two replaced records ``"add_or_remove"`` gives the worse of both directions.
+    each table is divided by its sum, and where float32 numbers miss the sum 1 by more than 1e-9 the bounds hold for
+    every law that rounds to them as well. An output that only one side can give has an infinite loss. `replace` is
+    another relation; for tables of two replaced records ``"add_or_remove"`` gives the worse of both directions.
 
     Attributes:
         p: probabilities, shape ``(..., outputs)``; leading axes are settings.

@@ -344,3 +344,39 @@ def test_programs_over_several_devices_are_answered():
         [sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.strip() == "same", done.stderr
+
+
+def test_upper_bounds_of_compiled_programs_are_within_a_percent_of_eager_ones():
+    with jax.enable_x64(True), jaxacct.without_callbacks():
+        compiled = jax.jit(lambda sigma, rate, steps: jaxacct.epsilon(sampled(sigma, rate), 1e-5, steps=steps).upper)
+        for sigma, rate, steps in ((0.5, 1e-4, 1), (1.0, 1e-4, 100), (1.0, 1e-3, 10), (2.0, 1e-1, 1000)):
+            eager = jaxacct.epsilon(sampled(sigma, rate), 1e-5, steps=steps)
+            assert eager.lower <= compiled(sigma, rate, float(steps)) <= 1.01 * eager.upper
+
+
+def test_compiled_programs_bound_delta_at_negative_epsilons():
+    with jax.enable_x64(True), jaxacct.without_callbacks():
+        compiled = jax.jit(lambda sigma, steps: jaxacct.delta(sampled(sigma, 0.0047), -0.994, steps=steps))
+        for sigma, steps in ((0.1718, 1.0), (0.1718, 50.0), (1.0, 300.0)):
+            lower, upper = compiled(sigma, steps)
+            eager = jaxacct.delta(sampled(sigma, 0.0047), -0.994, steps=int(steps))
+            assert eager.lower <= upper <= 1.001 * eager.upper
+            assert lower <= eager.upper
+
+
+def test_tables_of_float32_numbers_that_miss_the_sum_one_are_bounded_in_programs():
+    p, q = (jnp.array(x, jnp.float32) for x in ([0.7, 0.1, 0.2], [0.2, 0.1, 0.7]))
+    eager = jaxacct.delta(FromTables([0.7, 0.1, 0.2], [0.2, 0.1, 0.7]), 0.1)
+    for found in (
+        jax.jit(lambda p, q: jaxacct.delta(FromTables(p, q), 0.1))(p, q),
+        jaxacct.delta(FromTables(p, q), 0.1),
+    ):
+        assert eager.upper - 1e-5 <= found.lower <= eager.lower
+        assert eager.upper <= found.upper <= eager.lower + 1e-5
+    with pytest.raises(ValueError, match="must sum up to 1"):
+        FromTables(p, q.at[0].add(1e-5))
+
+
+def test_programs_say_that_they_make_no_tables_of_traced_numbers():
+    with jax.enable_x64(True), jaxacct.without_callbacks(), pytest.warns(RuntimeWarning, match="RandomAllocation"):
+        jax.jit(lambda sigma: jaxacct.epsilon(jaxacct.RandomAllocation(Gaussian(sigma), 10), 1e-5)).lower(1.0)

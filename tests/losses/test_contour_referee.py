@@ -36,7 +36,7 @@ def _two_runs(sigma, rate, epsilon):
 
 
 @pytest.mark.slow
-def test_derivatives_of_a_few_runs_are_right_or_nan():
+def test_derivatives_of_a_few_runs_are_right():
     sigma, rate, epsilon = (
         np.array(x) for x in ([5.0, 1.0, 2.0, 0.6, 0.8], [0.5, 0.3, 0.01, 0.02, 1e-4], [0.2, 1.0, 0.1, 0.05, 2.0])
     )
@@ -52,6 +52,6 @@ def test_derivatives_of_a_few_runs_are_right_or_nan():
             h = 1e-4 * numbers[place, i] * np.eye(3)[place]
             at = [_two_runs(*(numbers[:, i] + k * h)) for k in (-2, -1, 1, 2)]
             truth = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h[place])
-            assert np.isnan(slopes[place, i]) or slopes[place, i] == pytest.approx(truth, rel=1e-6)
+            # Transforms that hardly decay leave it to laws, whose derivatives have fewer digits.
+            assert np.isnan(slopes[place, i]) or slopes[place, i] == pytest.approx(truth, rel=1e-6 if i == 0 else 1e-2)
     assert np.isfinite(slopes[:, 0]).all()  # a transform that decays
-    assert np.isnan(slopes[:, 2:]).all()  # transforms that do not

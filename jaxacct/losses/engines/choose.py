@@ -5,7 +5,8 @@ its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits t
 Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
 to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms
 of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
-discrete laws on either side of every part. Where two engines answered, the intersection of their bounds holds.
+discrete laws on either side of every part. What is wide after that is composed law by law (`laws`). Where two engines
+answered, the intersection of their bounds holds.
 
 Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
 the query alone. Inside a program for an accelerator the same formulas are compiled, in one size each.
@@ -50,11 +51,8 @@ _SIZES = (
 )  # of the contour, tried in turn
 _BESIDE_ANOTHER = Size(96, 64)  # of a direction that is only to be no worse than another
 _MANY = 512  # directions, from which on they are answered in turn
-_CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
+_CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10))  # of discrete laws
 _LINES = (Cells(256, 256), *(Cells(1024, 4**i) for i in (5, 6, 7, 8)))  # of transforms
-_FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
-_VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
-_VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
 _NARROW = 1e-6  # that asks for no larger size of a cheap one
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
@@ -116,26 +114,26 @@ def _concrete(batch: Narrowing, contour: bool) -> Answer:
     open_ = batch.members()
     if batch.counts.shape[1] == 1:
         open_ = _by_tails(batch, open_)
-    if contour:
-        open_ = _by_contours(batch, open_)
+    open_ = _by_contours(batch, open_) if contour else _by_transforms(batch, open_)
+    open_ = _law_by_law(batch, open_)
+    if open_.size:
+        known = batch.lower[open_], batch.upper[open_]
+        batch.narrow(open_, *capped(batch.kind, *batch.query(open_), known))
+        batch.report(open_.size)
+    return batch.lower, batch.upper
+
+
+def _by_transforms(batch: Narrowing, open_: np.ndarray) -> np.ndarray:
+    """Answers other compositions by sums of few outcomes, by transforms, and by those of discrete laws."""
     if open_.size and batch.options.devices is None and enumerable(batch.groups):  # by this host, so for it alone
         answered, low, high = sum_bounds(batch.kind, *batch.query(open_), batch.report)
         batch.narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
     if open_.size and has_lines(batch.groups):
         open_ = _by_lines(batch, open_)
-    for i, size in enumerate(_CELLS):
-        if not open_.size:
-            break
-        if i == _FEW_AFTER and not contour:
-            open_ = _law_by_law(batch, open_)
+    for size in _CELLS:
         open_ = _on_cells(batch, size, open_)
-    open_ = np.concatenate([open_, *batch.last])
-    if open_.size:
-        known = batch.lower[open_], batch.upper[open_]
-        batch.narrow(open_, *capped(batch.kind, *batch.query(open_), known))
-        batch.report(open_.size)
-    return batch.lower, batch.upper
+    return open_
 
 
 def _by_tails(batch: Narrowing, members: np.ndarray) -> np.ndarray:
@@ -148,7 +146,7 @@ def _by_tails(batch: Narrowing, members: np.ndarray) -> np.ndarray:
 
 
 def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
-    """Answers compositions of Gaussians by contours of more and more points, and few runs by other engines."""
+    """Answers compositions of Gaussians by contours of more and more points; returns the members that are open."""
     compiled = is_compiled(batch.options) or batch.options.precision == "float32"
     for i, size in enumerate(_SIZES):
         if not members.size:
@@ -158,10 +156,8 @@ def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
         if i == 0 and batch.sides > 1 and members.size >= _MANY:
             members = _direction_by_direction(batch, members)
             continue
-        if i == _VERY_FEW_AFTER:
-            members = _law_by_law(batch, members, _VERY_FEW)
         members = _on_contour(batch, size, members, _NARROW if i < _SMALL and not compiled else None)
-    return _law_by_law(batch, members)
+    return members
 
 
 def _direction_by_direction(batch: Narrowing, members: np.ndarray) -> np.ndarray:
@@ -183,15 +179,15 @@ def _on_contour(
     return batch.ask(run, each, members, width, (batch.groups[0], batch.counts, batch.goal, *known))
 
 
-def _law_by_law(batch: Narrowing, members: np.ndarray, most: int = MOST_RUNS) -> np.ndarray:
-    """Answers compositions of so few runs as well as can be; returns the other members."""
-    few = (batch.counts[members].sum(-1) <= most) & ~batch.settled(members)
-    if batch.options.devices is not None or not few.any():
-        return members
-    for own in batch.by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
+def _law_by_law(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Answers compositions by composing laws, as well as can be; returns the members that are wide all the same."""
+    left = [members[:0]]
+    for own in batch.by_direction(members):  # one after the other: what is no worse needs no narrow bounds
+        open_ = own[~batch.settled(own) & (batch.counts[own].sum(-1) <= MOST_RUNS)]
         query = batch.groups, batch.counts, batch.goal, batch.worst()
-        batch.last.append(batch.ask(functools.partial(law_bounds, batch.kind), 1.0, own, query=query))
-    return members[~few]
+        run = functools.partial(law_bounds, batch.kind)
+        left += [np.setdiff1d(own, open_), batch.ask(run, 1.0, open_, query=query)]
+    return np.concatenate(left)
 
 
 def _by_lines(batch: Narrowing, members: np.ndarray) -> np.ndarray:

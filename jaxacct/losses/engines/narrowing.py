@@ -31,7 +31,6 @@ class Narrowing:
         groups, counts, goal: the queries; see :func:`jaxacct.losses.engines.choose.grouped`.
         options, sides: see :func:`jaxacct.losses.engines.choose.bounds`.
         lower, upper: the bounds so far.
-        last: members that are wide and that no engine narrows any more.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class Narrowing:
         self.kind, self.groups, self.counts, self.goal = kind, groups, counts, goal
         self.options, self.sides = options, sides
         self.lower, self.upper = np.zeros(goal.size), np.full(goal.size, np.inf if kind == "epsilon" else 1.0)
-        self.last: list[np.ndarray] = []
         self._spread, self._done = Spread(options.devices), 0
 
     def members(self) -> np.ndarray:

@@ -8,6 +8,7 @@ import jax
 import mpmath
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rows import Row
@@ -117,3 +118,17 @@ def test_gaussians_of_any_scale():
             lower, upper = few("delta", (pair,), [count], epsilon)
             assert lower <= truth <= upper
             assert upper - lower <= tight * upper
+
+
+@pytest.mark.parametrize("runs", [5_000, 1_000_003])
+def test_laws_of_many_runs_enclose_sums_of_binomial_probabilities(runs):
+    p, share = 0.5, 1.0 / math.sqrt(runs)
+    p, q = np.array([p, 1 - p]), np.array([p - 0.2 * share, 1 - p + 0.2 * share])
+    counts = np.arange(runs + 1)
+    log_p, log_q = (scipy.stats.binom.logpmf(counts, runs, x[0]) for x in (p, q))
+    for epsilon in (0.0, 0.5, 2.0):
+        truth = np.maximum(np.exp(log_p) - np.exp(epsilon + log_q), 0.0).sum()
+        lower, upper = few("delta", (table(p, q),), [runs], epsilon)
+        assert lower <= truth * (1.0 + 1e-7)
+        assert truth * (1.0 - 1e-7) <= upper
+        assert upper - lower <= 2e-3 * upper

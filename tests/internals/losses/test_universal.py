@@ -15,8 +15,8 @@ from jaxacct._numerics.rows import Row
 from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
 from jaxacct.losses.engines.discrete_laws import bounds as universal
-from jaxacct.losses.engines.discrete_laws import cells
 from jaxacct.losses.engines.discrete_laws.bounds import Size, universal_bounds
+from jaxacct.losses.engines.laws import cells
 from jaxacct.mechanisms.pairs.cells import placed
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair

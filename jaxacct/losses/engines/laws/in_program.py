@@ -87,9 +87,8 @@ def _law(pairs: list[Pair], counts: Array, aim: Aim) -> Laws:
         def joined() -> Laws:
             return _padded(composed(law, other, edges_of_sum(law.upper, other.upper, aim, _POINTS)))
 
-        law = jax.lax.cond(
-            wanted & begun, joined, lambda: jax.tree.map(lambda a, b: jnp.where(wanted, b, a), law, other)
-        )
+        begins = lambda: jax.tree.map(lambda a, b: jnp.where(wanted, b, a), law, other)  # noqa: E731
+        law = jax.lax.cond(wanted & begun, joined, begins)
         return index + 1, begun | wanted, law
 
     going = lambda state: state[0] < kinds * (_DIGITS + 1)  # noqa: E731
