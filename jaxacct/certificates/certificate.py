@@ -185,8 +185,8 @@ def read_certificate(text: str) -> Certificate:
     """The certificate that `Certificate.to_json` wrote.
 
     Whatever the text holds is part of the certificate: read and written again it must be the same, but for the order of
-    names, white space and how a number is spelled. Where it is not (a name twice or one too many, a number that no float
-    is), `Certificate.altered` says so, and `Certificate.check` is False.
+    names, white space and how a number is spelled. Where it is not (a name twice or one too many, a number that no
+    float is), `Certificate.altered` says so, and `Certificate.check` is False.
 
     Raises:
         ValueError: a text from which no certificate can be read.

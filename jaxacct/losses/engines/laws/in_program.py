@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.manual_axes import cond, fori_loop, while_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.laws.aim import Aim
@@ -56,7 +57,7 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
             return times + 1, (jnp.fmax(lower, low), jnp.fmin(upper, high))
 
         wide = lambda state: (state[0] < _PASSES) & ~(state[1][0] >= (1.0 - _TIGHT) * state[1][1])  # noqa: E731
-        return jax.lax.while_loop(wide, narrower, (jnp.int32(0), known))[1]
+        return while_loop(wide, narrower, (jnp.int32(0), known))[1]
 
     return jax.lax.map(one, (groups, counts, goal, known))
 
@@ -88,14 +89,14 @@ def _law(pairs: list[Pair], counts: Array, aim: Aim) -> Laws:
             return _padded(composed(law, other, edges_of_sum(law.upper, other.upper, aim, _POINTS)))
 
         begins = lambda: jax.tree.map(lambda a, b: jnp.where(wanted, b, a), law, other)  # noqa: E731
-        law = jax.lax.cond(wanted & begun, joined, begins)
+        law = cond(wanted & begun, joined, begins)
         return index + 1, begun | wanted, law
 
     going = lambda state: state[0] < kinds * (_DIGITS + 1)  # noqa: E731
     # The largest digit that any count has, so that nothing is done before it.
     first = _DIGITS - jnp.floor(jnp.log2(jnp.maximum(counts.max(), 1.0))).astype(np.int32) - 1
     start = kinds * jnp.clip(first, 0, _DIGITS), jnp.zeros((), bool), jax.tree.map(jnp.zeros_like, singles[0])
-    return jax.lax.while_loop(going, step, start)[2]
+    return while_loop(going, step, start)[2]
 
 
 def _of_run(pair: Pair, aim: Aim) -> Laws:
@@ -148,7 +149,7 @@ def _epsilon(both: Laws, delta: Array, known: Bounds) -> Bounds:
         return jnp.where(met, low, middle), jnp.where(met, middle, high)
 
     start = jnp.stack([known[0], known[0]]), jnp.stack([ceiling, ceiling])
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halved, start)
+    low, high = fori_loop(0, _HALVINGS, halved, start)
     upper = jnp.where(above(jnp.float64(0.0)) <= delta, 0.0, jnp.where(certain, high[1], known[1]))
     # An infinite loss that is likelier than delta leaves no epsilon.
     lower = jnp.where(deflated(both.lower.infinite, 16 * EPS) > delta, np.inf, low[0])
