@@ -19,6 +19,7 @@ from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -50,6 +51,9 @@ class AdditiveProfileFilter:
     def guarantee(self) -> LadderGuarantee:
         """What the whole interaction satisfies, a proven bound; computed on demand (an FFT)."""
         return guarantee_of(*self.parameters, _STATEMENT, natural=False)
+
+    def _identity(self) -> list[Array]:
+        return [row_of(self.pieces)]
 
     def init(self) -> SpentState:
         """The state with nothing spent: one account a band."""

@@ -16,6 +16,7 @@ from jaxacct._numerics.host import at_hand, hosted, on_device
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
@@ -68,6 +69,11 @@ class PricedMenuFilter(UnitFilter):
         """The certified profile of the whole interaction, a proven bound."""
         statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), statement)
+
+    def _identity(self) -> list[Array]:
+        accounts = np.ndim(self.budget)
+        budget, prices = (row_of(x, accounts) for x in (self.budget, self.prices))
+        return [budget, prices, row_of(self.noise), row_of(self.rate)]
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.

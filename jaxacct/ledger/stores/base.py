@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-SCHEMA = 2
+SCHEMA = 3
 Row = Sequence[Any]
 
 # `verify` compares these texts with the file's: they change with the schema's number only.
