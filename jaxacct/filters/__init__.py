@@ -33,6 +33,9 @@ One account for each example, who pays for their own gradient: `individual_price
 `natural_approximate_dp` and `additive_profile`, whose guarantees are far above their budgets, live in
 :mod:`jaxacct.adversary`; their names here are aliases that warn, for one release.
 
+A state carries the mark of its filter, and no other filter goes on with it: `update` refuses it, `check_state` says
+why, and `lower_budget` makes a state for a smaller budget.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` filter while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
@@ -68,6 +71,8 @@ from jaxacct.filters.guarantees import (
     ZCDPGuarantee,
 )
 from jaxacct.filters.halting import Halted, halting_scan
+from jaxacct.filters.lowering import lower_budget
+from jaxacct.filters.marks import check_state
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
 from jaxacct.filters.menus.units import MenuState as MenuState
@@ -117,6 +122,7 @@ __all__ = [
     "approximate_gdp",
     "approximate_zcdp",
     "check_residue",
+    "check_state",
     "constant_schedules",
     "from_epsilon",
     "gaussian_menu",
@@ -127,6 +133,7 @@ __all__ = [
     "individual_approximate_gdp",
     "individual_priced_box",
     "individual_priced_menu",
+    "lower_budget",
     "natural",
     "odometer",
     "plan_epsilon",

@@ -46,9 +46,10 @@ WITH_SLACK = EXACT + (1 << (_UNIT_BITS - 40))
 
 
 class SpentState(NamedTuple):
-    """What a scan carries: the units spent so far, uint32[..., 3], most significant word first."""
+    """What a scan carries: the units spent so far, uint32[..., 3], most significant word first; the filter's mark."""
 
     words: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"SpentState({share(used(self)) if at_hand(self.words) else self.words})"

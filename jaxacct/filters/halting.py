@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct.filters.base import Filter
+from jaxacct.filters.marks import check_state, shown
 
 _MOST = 2**31 - 2
 
@@ -74,8 +75,8 @@ def halting_scan(
         `Halted`; a ``length`` of 0 runs nothing and asks nothing.
 
     Raises:
-        ValueError: a filter with a batch of budgets (use ``jax.vmap``), a negative ``length``, a ``step`` that does
-            not return a pair.
+        ValueError: a filter with a batch of budgets (use ``jax.vmap``), a negative ``length``, a concrete ``state`` of
+            another filter, a ``step`` that does not return a pair.
     """
     _validate.function(step=step)
     _validate.methods("init", "update", filter=filter)
@@ -88,7 +89,8 @@ def halting_scan(
     start = filter.init()
     if state is not None:
         if jax.tree.structure(state) != jax.tree.structure(start):
-            raise ValueError(f"state must be what this filter's init or update returned, got {_validate.shown(state)}")
+            raise ValueError(f"state must be what this filter's init or update returned, got {shown(state)}")
+        check_state(filter, state)
         start = state
     carry = jax.tree.map(jnp.asarray, carry)
     shapes = jax.eval_shape(lambda: carry)

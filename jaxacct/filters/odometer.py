@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters import amounts
+from jaxacct.filters import amounts, marks
 from jaxacct.filters.additive.gdp import GDPFilter
 from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi import RenyiFilter
@@ -98,7 +98,7 @@ class Odometer(AroundFilter):
         """
         _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
-            return self.filter.spent(state)
+            return self.filter.spent(marks.put(state, marks.mark_of(self)))
         return _read(self, state, delta, "levels" if self.levels else "approximate", amounts.caller_dtype())
 
     def loss_bound(self, state: SpentState, delta: ArrayLike) -> Array:
@@ -114,7 +114,7 @@ class Odometer(AroundFilter):
         if self.levels:
             raise ValueError(f"levels must be None for loss_bound, got {self.levels}")
         if isinstance(self.filter, PureDPFilter):
-            return self.filter.spent(state)
+            return self.filter.spent(marks.put(state, marks.mark_of(self)))
         return _read(self, state, delta, "probable", amounts.caller_dtype())
 
 

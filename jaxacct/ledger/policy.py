@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters import ResidueFilter
 from jaxacct.filters.base import Filter
+from jaxacct.filters.marks import belongs
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
@@ -76,7 +77,10 @@ class Policy:
         found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
         if not isinstance(found, list) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
             raise LedgerCorrupted("the head's state is not a state of this ledger's filter")
-        return State(jax.tree.unflatten(structure, found), text, canonical.digest(text))
+        value = jax.tree.unflatten(structure, found)
+        if not belongs(self.filter, value):
+            raise LedgerCorrupted("the head's state is another filter's: it does not carry the mark of this ledger's")
+        return State(value, text, canonical.digest(text))
 
     def decide(self, query: object, state: State) -> tuple[bool, State]:
         """Whether ``query`` may run, and the state after it.

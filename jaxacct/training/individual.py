@@ -12,6 +12,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters.marks import belongs
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
@@ -110,7 +111,7 @@ def make_individual_step(
     Returns:
         A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
         not in [2^-24, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it
-        was.
+        was, and so does a state whose accounts are another filter's.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1; a filter that does
@@ -162,7 +163,8 @@ def make_individual_step(
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
             return IndividualTrainState(params, opt_state, accounts, state.keys, state.step + 1), norm
 
-        usable = usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
+        own = belongs(filter, state.accounts)
+        usable = own & usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
         return jax.lax.cond(usable, take, lambda state: (state, jnp.float32(0.0)), state)
 
     return jax.jit(step, donate_argnums=(0,) if donate else ())

@@ -99,7 +99,8 @@ def fit(
             becomes the beginning of the outcome's.
 
     Raises:
-        ValueError: an invalid state or count, or a ``step`` or ``evaluate`` that returns something else.
+        ValueError: an invalid state or count, a state of another filter or sampler than the step's, or a ``step`` or
+            ``evaluate`` that returns something else.
     """
     _validate.function(step=step, evaluate=evaluate, interrupted=interrupted, on_step=on_step)
     _validate.instance(TrainState, state=state)
@@ -128,6 +129,12 @@ def fit(
         if not (isinstance(taken, tuple) and len(taken) == 2 and isinstance(taken[1], StepReport)):
             raise ValueError(f"step must return (state, report) as make_step's does, got {_validate.shown(taken)}")
         state, report = taken
+        if bool(report.foreign):
+            raise ValueError(
+                "state must be one of the step's own filter and sampler, got one of others: go on with those it began "
+                "with, or begin anew with new keys and a filter_state of this filter (filters.lower_budget makes one "
+                "for a smaller budget)"
+            )
         if not bool(report.admitted):
             stopped = "budget spent"
             break

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
+from jaxacct.filters.marks import belongs
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.clipping import add_clipped, global_norm
@@ -187,7 +188,8 @@ def filtered_aggregate(
 
         def refuse() -> tuple[Any, FilteredAggregateState]:
             nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(take)[0])
-            return nothing, state._replace(halted=jnp.bool_(True))
+            # A state of another filter is no end of its run.
+            return nothing, state._replace(halted=state.halted | belongs(filter, state.filter_state))
 
         return jax.lax.cond(admitted, take, refuse)
 

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
+from jaxacct.filters.marks import belongs, word_of
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -253,6 +254,10 @@ def make_sampled_step(
     The filter is asked at the first step of every run of the mechanism: before each batch, or once an epoch of
     `RandomAllocation` and `Shuffled`, which is then paid for as a whole. A refusal changes nothing and halts the run.
 
+    A state goes on under the sampler and the filter that it began with: under another mechanism, number of examples or
+    filter every step is refused, with ``report.foreign``, and the state stays as it is. To change the sampler, begin
+    with new keys and the old account: ``init_state(...)._replace(filter_state=state.filter_state)``.
+
     Args:
         loss, optimizer, clip_norm, donate: as in :func:`jaxacct.training.make_step`.
         filter: ``sampler.filter(epsilon, delta)``, which is asked for position 0 of its menu; or any filter that takes
@@ -268,6 +273,7 @@ def make_sampled_step(
     _validate.instance(Sampler, sampler=sampler)
     _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
+    mark = np.uint32(word_of((sampler.mechanism, sampler.size)))
     sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
         raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")
@@ -277,9 +283,13 @@ def make_sampled_step(
             raise ValueError(f"data must hold {sampler.size} examples, got {size}")
         first = state.step % sampler.steps == 0
         fits, charged = filter.update(query, state.filter_state)
-        admitted = ~state.halted & (~first | fits)
+        # The later batches of an epoch are free because this sampler's epoch was paid for, by this filter.
+        own = belongs(filter, state.filter_state) & ((state.run == mark) | ((state.run == 0) & (state.step == 0)))
+        admitted = own & ~state.halted & (~first | fits)
         charged = jax.tree.map(lambda new, old: jnp.where(first & admitted, new, old), charged, state.filter_state)
-        report = StepReport(admitted, sigma, rate, jnp.float32(1.0), jnp.float32(0.0), *budget_of(filter, charged))
+        report = StepReport(
+            admitted, sigma, rate, jnp.float32(1.0), jnp.float32(0.0), *budget_of(filter, charged), ~own
+        )
         return Proposal(report, charged, state.schedule_state)
 
     def mean(state: TrainState, report: StepReport, data: object) -> Any:
@@ -288,4 +298,4 @@ def make_sampled_step(
         release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, report.sigma, clip_norm)
         return jax.tree.map(lambda leaf: leaf / jnp.float32(sampler.expected), release)
 
-    return joined(SplitStep(ask, taking(optimizer, mean, clip_norm), False), donate)
+    return joined(SplitStep(ask, taking(optimizer, mean, clip_norm, mark), False), donate)

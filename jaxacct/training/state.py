@@ -29,6 +29,8 @@ class TrainState(NamedTuple):
         keys: roots of the private randomness; whoever has them can remove the noise.
         step: () int32, admitted steps so far.
         halted: () bool, True from the first refusal (or last, clipped step) on.
+        run: () uint32, a mark of what drew the batches so far; 0 before the first step. A step of another sampler is
+            refused, because its batches were not paid for; the filter's mark is in ``filter_state``.
     """
 
     params: Any
@@ -39,6 +41,7 @@ class TrainState(NamedTuple):
     keys: RootKeys
     step: jax.Array
     halted: jax.Array
+    run: jax.Array
 
 
 class StepReport(NamedTuple):
@@ -53,6 +56,7 @@ class StepReport(NamedTuple):
         gradient_norm: float32, norm of the noisy averaged gradient (0 if refused).
         spent: the filter's spent budget after the step, in the filter's unit.
         budget_left: share of the filter's budget that is left after the step, in [0, 1].
+        foreign: bool; True where the step was refused because its state is of another filter or another sampler.
     """
 
     admitted: jax.Array
@@ -62,6 +66,7 @@ class StepReport(NamedTuple):
     gradient_norm: jax.Array
     spent: jax.Array
     budget_left: jax.Array
+    foreign: jax.Array
 
 
 class Proposal(NamedTuple):
@@ -113,6 +118,7 @@ def init_state(
         keys=keys,
         step=jnp.int32(0),
         halted=jnp.bool_(False),
+        run=jnp.uint32(0),
     )
     # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)

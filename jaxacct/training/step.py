@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.amounts import outward
+from jaxacct.filters.marks import belongs, word_of
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
@@ -24,6 +25,8 @@ from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import Schedule
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
+
+_COINS = np.uint32(word_of("a coin for each example in each step"))
 
 
 def noisy_gradient(
@@ -105,7 +108,8 @@ def make_step(
 
     The query that the filter is charged with is built here from the very float32 numbers that the step is then
     given. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
-    ``halted``; a halted run admits nothing any more. A filter with an ``update_clipped(query, state)`` method
+    ``halted``; a halted run admits nothing any more. A state of another filter, or of a `make_sampled_step`, is
+    refused as it is, with ``report.foreign``. A filter with an ``update_clipped(query, state)`` method
     (approximate GDP, Algorithm 2 of the f-DP filters paper) may shrink the clip norm of one last step to
     what the budget still pays for; that step is released and is the last.
 
@@ -168,9 +172,11 @@ def _halves(
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
         admitted, charged, scale = ask_clipped(filter, schedule.query(sigma, rate), state.filter_state)
-        admitted = admitted & ~state.halted & usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
+        # Coins of one step each: nothing is left from a run that a state without a mark was paid for.
+        own = belongs(filter, state.filter_state) & ((state.run == _COINS) | (state.run == 0))
+        admitted = admitted & own & ~state.halted & usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
-        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget_of(filter, charged))
+        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget_of(filter, charged), ~own)
         return Proposal(report, charged, schedule_state)
 
     def mean(state: TrainState, report: StepReport, data: object) -> Any:
@@ -188,16 +194,20 @@ def _halves(
             size=size,
         )
 
-    return SplitStep(ask, taking(optimizer, mean, clip_norm, size), schedule.is_adaptive)
+    return SplitStep(ask, taking(optimizer, mean, clip_norm, _COINS, size), schedule.is_adaptive)
 
 
 def taking(
     optimizer: optax.GradientTransformation,
     mean: Callable[[TrainState, StepReport, object], Any],
     clip_norm: float,
+    mark: np.uint32,
     public: int | None = None,
 ) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
-    """The ``take`` of a `SplitStep` that moves along ``mean(state, report, data)``, the noisy average gradient."""
+    """The ``take`` of a `SplitStep` that moves along ``mean(state, report, data)``, the noisy average gradient.
+
+    ``mark`` is of what draws the batches.
+    """
 
     def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
         size = number_of(data) if public is None else public
@@ -215,11 +225,12 @@ def taking(
                 released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
                 step=state.step + 1,
                 halted=report.clip_scale < 1,
+                run=jnp.uint32(mark),
             )
             return moved, norm
 
         def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
-            return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
+            return state._replace(halted=state.halted | ~report.foreign), jnp.float32(0.0)
 
         state, norm = jax.lax.cond(report.admitted, run, refuse, state)
         return state, report._replace(gradient_norm=norm)

@@ -159,7 +159,7 @@ def test_a_lock_is_waited_for_and_then_given_up(store):
 def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
     ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     ledger.request(0.25)
-    store.run("UPDATE jaxacct_schema SET version = 3")
+    store.run("UPDATE jaxacct_schema SET version = 4")
     for use in (
         lambda: Ledger(store.place),
         lambda: Ledger(store.place, filters.pure_dp(1.0)),
@@ -168,9 +168,9 @@ def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
         ledger.spent,
         ledger.verify,
     ):
-        with pytest.raises(LedgerTooNew, match=r"has schema 3.*install a newer"):
+        with pytest.raises(LedgerTooNew, match=r"has schema 4.*install a newer"):
             use()
-    store.run("UPDATE jaxacct_schema SET version = 2")
+    store.run("UPDATE jaxacct_schema SET version = 3")
     assert ledger.verify().admitted == 1
     store.run("DROP TABLE jaxacct_head")
     with pytest.raises(LedgerCorrupted):

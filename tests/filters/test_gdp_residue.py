@@ -211,7 +211,9 @@ def test_no_analyst_gets_more_than_the_budget_where_the_natural_filter_gives_mor
 
 
 def test_a_mapped_update_is_the_update_of_each_in_float32_programs_too():
-    query, budget, states = prepare(lazy(0.1, 1.0)), gdp_residue(1.0, 1e-6), gdp_residue([1.0, 0.5, 1e-3], 1e-6).init()
+    query, budget = prepare(lazy(0.1, 1.0)), gdp_residue(1.0, 1e-6)
+    # Of one filter, with more or less left.
+    states = gdp_residue([1.0, 0.5, 1e-3], 1e-6).init()._replace(mark=np.repeat(budget.init().mark, 3))
     each = [budget.update(query, jax.tree.map(lambda x, i=i: x[i], states)) for i in range(3)]
     assert [bool(admitted) for admitted, _ in each] == [True, True, False]
     queries = jax.tree.map(lambda x: jnp.stack([x, x, x]), query)

@@ -7,7 +7,6 @@ import pytest
 
 import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
-from jaxacct.filters import MenuState
 from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS
 
 NOWHERE = 2**31 - 1
@@ -33,7 +32,7 @@ def test_what_lies_between_two_entries_pays_between_their_prices(online):
     prices, sigmas = np.asarray(online.prices), [float(one.mechanism.sigma) for one in MENU]
     budget = int(online.budget)
     for spent in (0, budget // 2):
-        state = MenuState(jnp.int32(spent))
+        state = online.init()._replace(spent=jnp.int32(spent))
         for i, sigma in enumerate(sigmas):
             # On the menu: never more than the menu's price, and not much less, or the table would be slack.
             for asked in (i, off_menu(sigma)):
@@ -76,10 +75,10 @@ def test_a_run_off_the_menu_goes_on_for_longer_and_costs_what_was_promised(onlin
 def test_what_has_no_price_is_refused_and_what_is_no_query_is_an_error(online):
     state = online.init()
     assert online.price(off_menu(0.3), state) == NOWHERE
-    spent = MenuState(online.budget)
+    spent = online.init()._replace(spent=online.budget)
     assert not online.update(off_menu(50.0), spent)[0]
     with pytest.raises(ValueError, match="outside of jit"):
-        jax.jit(lambda s: online.price(Laplace(20.0), MenuState(s)))(state.spent)
+        jax.jit(lambda s: online.price(Laplace(20.0), online.init()._replace(spent=s)))(state.spent)
     for wrong in ("gaussian", 0.5, True):
         with pytest.raises(ValueError, match="mechanism"):
             online.price(wrong, state)
@@ -87,7 +86,7 @@ def test_what_has_no_price_is_refused_and_what_is_no_query_is_an_error(online):
 
 def test_compiled_code_and_arrays_pay_the_menus_prices_which_the_same_curves_certify(online):
     query, state = off_menu(1.35), online.init()
-    snapped = int(jax.jit(lambda s: online.price(query, MenuState(s)))(state.spent))
+    snapped = int(jax.jit(lambda s: online.price(query, online.init()._replace(spent=s)))(state.spent))
     assert snapped == int(online.prices[0])
     assert online.price(query, state) < snapped
     both = online.price(PoissonSampled(Gaussian(np.array([1.35, 0.3])), 0.1), state)

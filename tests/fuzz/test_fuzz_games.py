@@ -81,6 +81,10 @@ CASES = {
         relation="remove",
         tolerance=1e-10,
     ),
+    "filters.check_state": case(filters.check_state, filter=filters.gdp(2.0), state=filters.gdp(2.0).init()),
+    "filters.lower_budget": case(
+        filters.lower_budget, filter=filters.gdp(2.0), state=filters.gdp(2.0).init(), lower=filters.gdp(1.0)
+    ),
     "filters.check_residue": case(
         filters.check_residue, before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9
     ),

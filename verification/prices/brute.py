@@ -21,7 +21,6 @@ from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.filters.boxes.family import UNITS, Family
 from jaxacct.filters.boxes.look_up import left_by_lines
-from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["box_of_coins", "box_of_gaussians", "menu"]
@@ -115,7 +114,7 @@ def menu(scale: float = 1.0) -> dict[str, Any]:
         budget, promise = int(ledger.budget), ledger.curves
         assert promise is not None
         grid = promise.grid
-        spent = [MenuState(on_device(np.int32(budget - left))) for left in range(budget + 1)]
+        spent = [ledger.init()._replace(spent=on_device(np.int32(budget - left))) for left in range(budget + 1)]
         between = RandomizedResponse(2 * math.log(2))
         prices = np.array([[int(ledger.price(asked, state)) for state in spent] for asked in (0, between, 1)])
         fixed = np.asarray(ledger.prices)

@@ -24,7 +24,6 @@ import numpy as np
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled
 from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["best_play", "simulated", "weakest"]
@@ -39,7 +38,9 @@ def _query(sigma: float, rate: float) -> Any:
 
 @jax.jit
 def _prices(box: Any, sigma: Any, rate: Any, left: Any) -> Any:
-    return box.price(PoissonSampled(Gaussian(sigma), rate), MenuState(UNITS - left))
+    return box.price(
+        PoissonSampled(Gaussian(sigma), rate), box.init()._replace(spent=jnp.asarray(UNITS - left, jnp.int32))
+    )
 
 
 def weakest(box: Any, sigma: Sequence[float], rate: Sequence[float], epsilon: float, seed: int) -> list[Any]:
@@ -132,7 +133,8 @@ def simulated(
     @jax.vmap
     def play(key: Any) -> Any:
         def price(left: Any) -> Any:
-            each = jax.vmap(lambda s, q: box.price(PoissonSampled(Gaussian(s), q), MenuState(UNITS - left)))
+            state = box.init()._replace(spent=jnp.asarray(UNITS - left, jnp.int32))
+            each = jax.vmap(lambda s, q: box.price(PoissonSampled(Gaussian(s), q), state))
             return each(sigma, rate)
 
         def step(state: Any) -> Any:

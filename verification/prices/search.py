@@ -14,7 +14,6 @@ import numpy as np
 
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.menus.priced_menu import MenuState
 from verification.prices.inequality import Curves, worst_margins
 
 __all__ = ["BOXES", "Found", "search"]
@@ -54,7 +53,9 @@ class Found:
 
 @jax.jit
 def _prices(box: Any, sigma: Any, rate: Any, left: Any) -> Any:
-    return box.price(PoissonSampled(Gaussian(sigma), rate), MenuState(UNITS - left))
+    return box.price(
+        PoissonSampled(Gaussian(sigma), rate), box.init()._replace(spent=jnp.asarray(UNITS - left, jnp.int32))
+    )
 
 
 def _queries(box: dict[str, Any], rng: np.random.Generator) -> Iterator[tuple[float, float]]:

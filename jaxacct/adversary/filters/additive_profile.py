@@ -21,6 +21,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.given_laws import completed
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 
@@ -53,6 +54,9 @@ class AdditiveProfileFilter:
     def guarantee(self) -> LadderGuarantee:
         """What the whole interaction satisfies, a proven bound; computed on demand (an FFT)."""
         return guarantee_of(*self.parameters, _STATEMENT, natural=False)
+
+    def _identity(self) -> list[Array]:
+        return [row_of(self.pieces)]
 
     def init(self) -> SpentState:
         """The state with nothing spent: one account a band."""

@@ -65,6 +65,9 @@ class NaturalApproximateDPFilter:
         """(epsilon', delta') of the whole interaction, a proven bound, larger than the budget; computed on demand."""
         return guarantee_of(*self.parameters, _STATEMENT, natural=True)
 
+    def _identity(self) -> list[Array]:
+        return []
+
     @reentrant_x64
     def init(self) -> ComposedState:
         """The state with nothing spent."""
@@ -114,9 +117,10 @@ class NaturalApproximateDPFilter:
     def _delta(self, state: ComposedState) -> Array:
         return floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))[1]
 
+    @amounts.rounded(up=True)
     def fraction(self, state: ComposedState) -> Array:
         """`spent` over delta, rounded up, in the caller's float type."""
-        return inflated(self.spent(state) / np.float32(self.parameters[1]), 2.0**-20)
+        return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
 
 
 @reentrant_x64

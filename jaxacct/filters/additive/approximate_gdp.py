@@ -98,7 +98,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """
         parameters = sampled_parameters(query, self.regime)
         admitted, after = _update(self.pieces, parameters, state, self.regime, True)
-        return admitted, after, self.clip_scale(query, state)
+        return admitted, after, _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
 
     def clip_scale(self, query: object, state: SpentState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.

@@ -27,6 +27,10 @@ class AdditiveFilter:
     pieces: Any
     squares: ClassVar[bool] = False
 
+    def _identity(self) -> list[Array]:
+        """What belongs to the filter's mark, beside its type and static fields."""
+        return jax.tree.leaves(self.pieces)
+
     def _cost(self, query: object) -> Any:
         """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
         raise NotImplementedError
@@ -50,7 +54,11 @@ class AdditiveFilter:
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        return _update(self.pieces, self._cost(query), state, self.squares)
+        return self._charged(self._cost(query), state)
+
+    def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
+        """`update` with costs instead of a query."""
+        return _update(self.pieces, costs, state, self.squares)
 
     def spent(self, state: Any) -> Any:
         """The cost of all that ran, rounded up, in the caller's float type."""

@@ -25,6 +25,7 @@ from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
@@ -66,6 +67,9 @@ class AnyOrderFilter(AdditiveFilter):
         rho = amounts.admissible(self.pieces)
         return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
 
+    def _identity(self) -> list[Array]:
+        return [row_of(self.pieces, np.ndim(self.pieces) - 2)]
+
     def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
@@ -85,7 +89,10 @@ class AnyOrderFilter(AdditiveFilter):
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        return _update(self.pieces, self._cost(query), state, self.orders)
+        return self._charged(self._cost(query), state)
+
+    def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
+        return _update(self.pieces, costs, state, self.orders)
 
     def _cost(self, query: object) -> Any:
         if not is_scalar_query(query):

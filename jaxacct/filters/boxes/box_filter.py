@@ -24,6 +24,7 @@ from jaxacct.filters.boxes.family import UNITS, Family
 from jaxacct.filters.boxes.look_up import Part, either, left_after, price_halfway
 from jaxacct.filters.boxes.table import DEAR, lines_in_units
 from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.menus.units import MenuState, UnitFilter
 from jaxacct.filters.states import keeps
@@ -99,6 +100,11 @@ class PricedBoxFilter(UnitFilter):
             unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), _STATEMENT
         )
 
+    def _identity(self) -> list[Array]:
+        other = [] if self.other is None else self.other._identity()
+        large, small = (self.prices, self.extra), (self.nodes, self.sigmas, self.rates)
+        return [row_of(table, most=1024) for table in large] + [row_of(one) for one in small] + other
+
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
@@ -109,8 +115,8 @@ class PricedBoxFilter(UnitFilter):
         Raises:
             ValueError: see :meth:`update`.
         """
-        state = self.init() if state is None else state
-        admitted, after = self.update(query, state)
+        state = self._start() if state is None else state
+        admitted, after = self._after(query, state)
         return jnp.where(admitted, after.spent - state.spent, DEAR)
 
     def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
@@ -129,6 +135,9 @@ class PricedBoxFilter(UnitFilter):
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
         """
+        return self._after(query, state)
+
+    def _after(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
         parts = self._lines_of(query, state)
         left = left_after(self, parts, UNITS - spent)
@@ -185,7 +194,7 @@ class PricedBoxFilter(UnitFilter):
         Raises:
             ValueError: as `update`.
         """
-        state = self.init() if state is None else state
+        state = self._start() if state is None else state
         with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
             return _count(self, query, state)
 
@@ -219,7 +228,7 @@ def _entry(extra: Array, place: Array) -> Array:
 def _count(box: PricedBoxFilter, query: object, state: MenuState) -> Array:
     def go(carry: tuple[Array, Array, MenuState]) -> tuple[Array, Array, MenuState]:
         _, count, state = carry
-        admitted, state = box.update(query, state)
+        admitted, state = box._after(query, state)
         return admitted, count + admitted.astype(jnp.int32), state
 
     start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)

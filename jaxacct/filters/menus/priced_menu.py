@@ -17,6 +17,7 @@ from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, covered, parts_of, position_of
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
@@ -70,6 +71,11 @@ class PricedMenuFilter(UnitFilter):
         """The certified profile of the whole interaction, a proven bound."""
         statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
         return ProfileGuarantee(unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), statement)
+
+    def _identity(self) -> list[Array]:
+        accounts = np.ndim(self.budget)
+        budget, prices = (row_of(x, accounts) for x in (self.budget, self.prices))
+        return [budget, prices, row_of(self.noise), row_of(self.rate)]
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.

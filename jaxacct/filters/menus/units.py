@@ -16,9 +16,10 @@ from jaxacct.filters.printing import number
 
 
 class MenuState(NamedTuple):
-    """What a scan carries: the units spent so far, int32[...]."""
+    """What a scan carries: the units spent so far, int32[...], and the filter's mark."""
 
     spent: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"MenuState({number(self.spent)} units spent)"
@@ -31,6 +32,9 @@ class UnitFilter:
 
     def init(self) -> MenuState:
         """The state with nothing spent; one account for each entry of the budget's shape."""
+        return self._start()
+
+    def _start(self) -> MenuState:
         return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
 
     def spent(self, state: MenuState) -> Array:

@@ -23,6 +23,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
 from jaxacct.filters.base import Filter, Guarantee
+from jaxacct.filters.marks import mark_of, put, row_of
 from jaxacct.filters.per_example.examples import (
     INFINITY,
     as_bits,
@@ -49,10 +50,11 @@ def for_each_example(guarantee: Any) -> Any:
 
 
 class IndividualState(NamedTuple):
-    """What a run carries, private: every example's state, and the norm (float32) up to which it takes part."""
+    """What a run carries, private: every example's state, the norm (float32) up to which it takes part, one mark."""
 
     each: Any
     allowed: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"IndividualState(private accounts, shape {jnp.shape(self.allowed)})"
@@ -77,8 +79,13 @@ class IndividualFilter:
 
     def init(self) -> IndividualState:
         """The state in which nobody has spent anything."""
-        each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), self.filter.init())
+        one = put(self.filter.init(), None)
+        each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), one)
         return IndividualState(each, jnp.zeros(self.examples, jnp.float32))
+
+    def _identity(self) -> list[Array]:
+        mark = mark_of(self.filter)
+        return [] if mark is None else [row_of(mark)]
 
     def update(self, query: object, norms: ArrayLike, state: IndividualState) -> tuple[Array, IndividualState]:
         """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
@@ -107,15 +114,21 @@ class IndividualFilter:
 
     def spent(self, state: IndividualState) -> Array:
         """What each example has spent, in the filter's parameter. Private."""
-        return jax.vmap(self.filter.spent)(state.each)
+        return _of_all(self.filter, "spent", state)
 
     def remaining(self, state: IndividualState) -> Array:
         """What each example has left, in the filter's parameter. Private."""
-        return jax.vmap(self.filter.remaining)(state.each)
+        return _of_all(self.filter, "remaining", state)
 
     def fraction(self, state: IndividualState) -> Array:
         """The share of its budget that each example has spent. Private."""
-        return jax.vmap(self.filter.fraction)(state.each)
+        return _of_all(self.filter, "fraction", state)
+
+
+def _of_all(filter: Any, which: str, state: IndividualState) -> Array:
+    """A reading of everybody's state, whose marks are one."""
+    own, read = mark_of(filter), getattr(filter, which)
+    return jax.vmap(lambda one: read(put(one, own)))(state.each)
 
 
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
@@ -129,7 +142,10 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
     asked = for_norms(query, jnp.where(good, clipped, 1.0))
     asked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, norms.shape), asked)
 
-    def one(query: object, norm: Array, good: Array, each: Any) -> tuple[Array, Any]:
+    own = mark_of(filter)
+
+    def one(query: object, norm: Array, good: Array, bare: Any) -> tuple[Array, Any]:
+        each = put(bare, own)
         if hasattr(filter, "update_clipped"):
             admitted, after, scale = filter.update_clipped(query, each)
         else:
@@ -139,7 +155,7 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
             scale = amounts.outward(jnp.asarray(scale, jnp.float64), "float32", up=False)
             # A factor of 1 is exact; below it the product is rounded down by two units.
             allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, deflated(allowed * scale, 2.0**-22), 0.0))
-        return allowed, jax.tree.map(lambda new, old: jnp.where(allowed > 0, new, old), after, each)
+        return allowed, jax.tree.map(lambda new, old: jnp.where(allowed > 0, new, old), put(after, None), bare)
 
     allowed, each = jax.vmap(one)(asked, clipped, good, state.each)
     return allowed > 0, IndividualState(each, allowed)

@@ -112,7 +112,7 @@ class IndividualApproximateGDPFilter(PerExampleFilter):
 
     def _share(self, state: ExamplesState) -> Array:
         """What each example has spent, exactly: a multiple of 2^-30."""
-        return _units_spent(self._same(state)).astype(jnp.float64) * 2.0**-30
+        return _units_spent(state.words).astype(jnp.float64) * 2.0**-30
 
 
 def _units_spent(words: Array) -> Array:

@@ -17,7 +17,10 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.host import at_hand
 from jaxacct.filters import amounts
+from jaxacct.filters.marks import belongs, mark_of, row_of
+from jaxacct.filters.states import by_itself
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 FLAG = np.int32(-(2**31))  # the sign bit
@@ -25,9 +28,10 @@ INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above
 
 
 class ExamplesState(NamedTuple):
-    """What a run carries: one int32 word for each example. As private as the data; see `individual`."""
+    """What a run carries: one int32 word for each example, and one mark. As private as the data; see `individual`."""
 
     words: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"ExamplesState(private accounts, shape {np.shape(self.words)})"
@@ -100,7 +104,11 @@ class PerExampleFilter:
     A subclass says what a word means: `_charged` and `_allowed` run inside one compiled program.
     """
 
+    common: Any
     examples: int
+
+    def _identity(self) -> list[Array]:
+        return [row_of(mark_of(self.common))]
 
     def init(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         """The state in which nobody has spent anything.
@@ -112,6 +120,7 @@ class PerExampleFilter:
         """
         return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
 
+    @by_itself
     def update(
         self, query: object, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
     ) -> tuple[Array, ExamplesState]:
@@ -133,9 +142,13 @@ class PerExampleFilter:
                 one number for each example.
         """
         run = _update_in_place if donate else _update
-        takes_part, words = run(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
-        return takes_part, ExamplesState(words)
+        query, norms, own = self._asked(query), given_norms(norms, self.examples), belongs(self, state)
+        if at_hand(own) and not own:
+            return jnp.zeros((self.examples,), bool), state
+        takes_part, words = run(self, query, norms, state.words, own)
+        return takes_part, ExamplesState(words, state.mark)
 
+    @by_itself
     def bounds(self, query: object, norms: ArrayLike, state: ExamplesState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
@@ -149,7 +162,10 @@ class PerExampleFilter:
             shortened. Clip to it again, whatever else has been done: then nobody contributes more than was charged,
             however the norms were computed.
         """
-        return _bounds(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
+        query, norms, own = self._asked(query), given_norms(norms, self.examples), belongs(self, state)
+        if at_hand(own) and not own:
+            return jnp.zeros((self.examples,), jnp.float32)
+        return _bounds(self, query, norms, state.words, own)
 
     def _asked(self, query: object) -> Any:
         """The arguments of the compiled program. Raises ValueError for a query that the filter does not take."""
@@ -164,21 +180,19 @@ class PerExampleFilter:
         """`bounds` of checked arguments."""
         raise NotImplementedError
 
-    def _same(self, state: ExamplesState) -> Array:
-        if state.words.shape != (self.examples,) or state.words.dtype != "int32":
-            raise ValueError(
-                f"state must hold {self.examples} int32 words, got {state.words.dtype}{state.words.shape}: take it "
-                "from init or update"
-            )
-        return state.words
 
-
-def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
-    after = filter._charged(query, norms, words)
+def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array, own: Array) -> tuple[Array, Array]:
+    # Words of another filter stay as they are: one pass over them, whoever made them.
+    after = jnp.where(own, filter._charged(query, norms, words), words)
     # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
-    return jax.lax.optimization_barrier(after) < 0, after
+    return (jax.lax.optimization_barrier(after) < 0) & own, after
 
 
 _update = reentrant_x64(jax.jit(_step))
 _update_in_place = reentrant_x64(jax.jit(_step, donate_argnums=3))
-_bounds = reentrant_x64(jax.jit(lambda filter, query, norms, words: filter._allowed(query, norms, words)))
+
+
+@reentrant_x64
+@jax.jit
+def _bounds(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array, own: Array) -> Array:
+    return jnp.where(own, filter._allowed(query, norms, words), 0.0)

@@ -44,15 +44,15 @@ class PricedPerExampleFilter(PerExampleFilter):
 
     def spent(self, state: ExamplesState) -> Array:
         """The units that each example has spent, int32. Private."""
-        return self._same(state) & _SPENT
+        return _spent(state)
 
     def remaining(self, state: ExamplesState) -> Array:
         """The units that each example has left, int32. Private."""
-        return jnp.asarray(self.common.budget, jnp.int32) - self.spent(state)
+        return jnp.asarray(self.common.budget, jnp.int32) - _spent(state)
 
     def fraction(self, state: ExamplesState) -> Array:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.common.budget, self.spent(state))
+        return fraction_of(self.common.budget, _spent(state))
 
     def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         """Units that each example would pay, by the bits of its clipped norm and the units it has left."""
@@ -69,6 +69,10 @@ class PricedPerExampleFilter(PerExampleFilter):
     def _allowed(self, query: object, norms: ArrayLike, words: Array) -> Array:
         _, bits, good = clipped(query, norms, self.examples)
         return jax.lax.bitcast_convert_type(jnp.where((words < 0) & good & (bits > 0), bits, 0), jnp.float32)
+
+
+def _spent(state: ExamplesState) -> Array:
+    return state.words & _SPENT
 
 
 def clipped(query: object, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:

@@ -18,6 +18,7 @@ from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.printing import number
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import filter_class
@@ -44,10 +45,11 @@ class ResidueCheck(NamedTuple):
 
 
 class ResidueFilterState(NamedTuple):
-    """The budget's parameter, and how many queries ran."""
+    """The budget's parameter, how many queries ran, and the filter's mark."""
 
     parameter: Any
     rounds: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"ResidueFilterState(parameter={number(self.parameter)} after {number(self.rounds)} queries)"
@@ -123,8 +125,13 @@ class ResidueFilter:
     @reentrant_x64
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
-        held = jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
-        return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
+        return ResidueFilterState(*on_device((self._first(), np.zeros((), np.int32))))
+
+    def _first(self) -> Any:
+        return jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
+
+    def _identity(self) -> list[Array]:
+        return [row_of(leaf) for leaf in jax.tree.leaves(self._first())]
 
     @reentrant_x64
     def prepare(self, query: object) -> PLD:
@@ -153,10 +160,15 @@ class ResidueFilter:
         after = jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), left)
         if _validate.shapes(after) != _validate.shapes(state.parameter):
             raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
-        check = check_residue(self._budget(state.parameter), self._budget(after), law, tolerance=self.tolerance)
+        before, first = self._budget(state.parameter), self._budget(on_host(self._first()))
+        check = check_residue(before, self._budget(after), law, tolerance=self.tolerance)
+        # Whatever the words say, no more is left than there was, and what is left is a law.
+        within = _compare(before, first, self.rounds * self.tolerance)
+        _, kept, beyond = floats(before.masses, before.infinity_mass)
+        lawful = kept.sum() + beyond >= 1.0 - 1e-6
         _, masses, infinity = floats(law.masses, law.infinity_mass)
         sane = (masses >= 0).all() & (infinity >= 0)
-        admitted = check.holds & sane & (state.rounds < self.rounds)
+        admitted = check.holds & within.holds & lawful & sane & (state.rounds >= 0) & (state.rounds < self.rounds)
         made = ResidueFilterState(after, state.rounds + 1)
         xp = array_module(admitted, made, state)
         return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))

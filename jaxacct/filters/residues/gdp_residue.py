@@ -48,10 +48,15 @@ _STATEMENT = (
 
 
 class ResidueState(NamedTuple):
-    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is."""
+    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is; the filter's mark.
+
+    ``dominated`` is the mu^2 of Gaussians that dominate all that ran, likewise; NaN where there are none.
+    """
 
     mu: Array
     delta: Array
+    dominated: Any = np.full(3, np.nan, np.float32)
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         if not at_hand(self):
@@ -89,10 +94,14 @@ class GDPResidueFilter:
         """What the whole interaction satisfies, a proven bound."""
         return GDPGuarantee(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
 
+    def _identity(self) -> list[Array]:
+        return [self.mu_pieces, self.delta_pieces]  # `share` only steers
+
     @reentrant_x64
     def init(self) -> ResidueState:
         """The state with nothing spent; one account for each entry of the budget's shape."""
-        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
+        nothing = np.zeros(np.shape(self.mu_pieces), np.float32)
+        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces, nothing))
 
     def update(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -114,11 +123,11 @@ class GDPResidueFilter:
         """
         if is_scalar_query(query) or is_gaussian(query):
             with jax.enable_x64(True):
-                return _update_gaussian(gaussian_cost(gaussian_parts(query)), state)
+                return _update_gaussian(gaussian_cost(gaussian_parts(query)), self.mu_pieces, self.delta_pieces, state)
         if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
             query = prepared(query, relation=self.relation)
         with jax.enable_x64(True):
-            return on_device(_update(query, self.delta_pieces, self.share, state))
+            return on_device(_update(query, self.mu_pieces, self.delta_pieces, self.share, state))
 
     @amounts.rounded(up=True)
     def spent(self, state: ResidueState) -> Array:
@@ -161,17 +170,31 @@ def _packed(value: Array) -> Array:
     return array_module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
 
 
+def _left(budget: Array, slack: Array, state: ResidueState) -> tuple[Array, Array]:
+    """The mu and delta that are left; NaN, which no query fits, where words say more than the budget holds."""
+    left, delta = amounts.join(state.mu), amounts.join(state.delta)
+    xp, whole, most = array_module(left, budget), _whole(budget), amounts.join(slack)
+    # A hair is a program's rounding of the whole.
+    sane = (left >= 0) & (left <= inflated(whole, 2.0**-48)) & (delta >= 0) & (delta <= most)
+    return xp.where(sane, xp.minimum(left, whole), np.nan), delta
+
+
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     mine = state.mu.shape[:-1]
     amounts.check_covered(mine, shape)
     return mine
 
 
-def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
-    xp = array_module(admitted, mu, delta, state)
-    made = ResidueState(_packed(xp.where(admitted, mu, 0.0)), _packed(xp.where(admitted, delta, 0.0)))
-    keep = lambda new, old: xp.where(admitted[..., None], new, old)  # noqa: E731
-    return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
+def _accepted(
+    admitted: Array, mu: Array, delta: Array, square: Array, state: ResidueState
+) -> tuple[Array, ResidueState]:
+    """``square`` is the mu^2 of a Gaussian that dominates the query, or not finite."""
+    xp = array_module(admitted, mu, delta, square, state)
+    total = inflated(amounts.join(state.dominated) + square, 2.0**-52)
+    total = xp.where(square > 0, xp.maximum(total, 1e-18), total)  # what `_packed` keeps
+    made = (xp.where(admitted, value, 0.0) for value in (mu, delta, total))
+    keep = lambda new, old: xp.where(admitted[..., None], _packed(new), old)  # noqa: E731
+    return admitted, ResidueState(*map(keep, made, (state.mu, state.delta, state.dominated)))
 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
@@ -182,33 +205,55 @@ def _after_gaussian(mu: Array, cost: Array) -> Array:
 
 
 @jax.jit
-def _update_gaussian(cost: ArrayLike, state: ResidueState) -> tuple[Array, ResidueState]:
+def _update_gaussian(cost: ArrayLike, budget: Array, slack: Array, state: ResidueState) -> tuple[Array, ResidueState]:
     cost = jnp.asarray(cost, jnp.float64)
     shape = _covered(cost.shape, state)
-    left, delta = amounts.join(state.mu), amounts.join(state.delta)
+    left, delta = _left(budget, slack, state)
     after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
-    return _accepted(after >= 0, after, delta, state)
+    return _accepted(after >= 0, after, delta, cost, state)
 
 
-def _work(query: object, slack: Array, share: Array, state: ResidueState) -> int:
+def lowered_residue(
+    filter: GDPResidueFilter, state: ResidueState, lower: GDPResidueFilter
+) -> tuple[Array, ResidueState]:
+    """What is left of ``lower`` after the Gaussians that dominate what ran, and no more than is left of ``filter``.
+
+    The mu^2 that ``filter`` charged says nothing of another budget: what a query costs depends on what is left.
+    """
+    if filter.relation != lower.relation:
+        raise ValueError(f"lower must have filter's relation, {filter.relation!r}, got {lower.relation!r}")
+    mu, delta = _left(filter.mu_pieces, filter.delta_pieces, state)
+    square, most = amounts.join(state.dominated), amounts.join(lower.delta_pieces)
+    xp, whole = array_module(mu, square, lower), _whole(lower.mu_pieces)
+    after = xp.minimum(_after_gaussian(whole, square), mu)
+    fits = (after >= 0) & (square >= 0) & (whole <= _whole(filter.mu_pieces))
+    fits = fits & (most <= amounts.join(filter.delta_pieces))
+    left, slack = (_packed(xp.where(fits, value, 0.0)) for value in (after, xp.minimum(delta, most)))
+    return fits, ResidueState(left, slack, state.dominated)
+
+
+def _work(query: object, budget: Array, slack: Array, share: Array, state: ResidueState) -> int:
     return math.prod(state.mu.shape[:-1]) * (MOST // _MOST_IN_TURN)
 
 
 @hosted(work=_work)
 def _update(
-    query: Prepared | PLD | PrivacyProfile | TradeOff, slack: Array, share: Array, state: ResidueState
+    query: Prepared | PLD | PrivacyProfile | TradeOff, budget: Array, slack: Array, share: Array, state: ResidueState
 ) -> tuple[Array, ResidueState]:
     law = query if isinstance(query, Prepared) else of_curve(query)
     shape = _covered(np.shape(law.epsilon)[:-1], state)
     xp, share = floats(share)
-    mu, delta = amounts.join(state.mu), amounts.join(state.delta)
+    mu, delta = _left(budget, slack, state)
     offer = xp.broadcast_to(amounts.join(slack) * share, shape)
     wide = jax.tree.map(lambda x: xp.broadcast_to(x, (*shape, *x.shape[law.epsilon.ndim - 1 :])), law)
     one = _residue if xp is np else _each
     for _ in shape:
         one = functools.partial(each, one)
     after, left = one(wide, mu, delta, offer)
-    return _accepted(after >= 0, after, left, state)
+    # An atom at infinity has no Gaussian above it.
+    alone = (join(law.infinity) == 0).all(-1)
+    square = xp.where(alone, inflated(join(law.mu) ** 2, 2.0**-50), np.inf)
+    return _accepted(after >= 0, after, left, square, state)
 
 
 @jax.custom_batching.custom_vmap

@@ -47,9 +47,10 @@ _NOT_FREE = (
 
 
 class NaturalState(NamedTuple):
-    """How often each member of the family ran: int32[members]."""
+    """How often each member of the family ran, int32[members]; the filter's mark."""
 
     counts: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         counts = np.asarray(self.counts).tolist() if at_hand(self.counts) else self.counts
@@ -93,6 +94,9 @@ class NaturalFilter:
     def guarantee(self) -> ProfileGuarantee:
         """The budget's curve if the filter is certainly free, else the exact worst case; computed once, on demand."""
         return _guarantee(self.declared)
+
+    def _identity(self) -> list[Array]:
+        return []  # what is allowed follows from what was declared
 
     def init(self) -> NaturalState:
         """The state with nothing played."""

@@ -22,11 +22,12 @@ from jaxacct.losses.grids.grid import LossGrid
 
 
 class ComposedState(NamedTuple):
-    """The composed law, each number as two float32 whose sum it is, rounded up; and how many queries ran, int32."""
+    """The composed law, each number as two float32 whose sum it is, rounded up; how many queries ran, int32; a mark."""
 
     masses: Array
     infinity: Array
     rounds: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"ComposedState({number(self.rounds)} queries composed)"
@@ -74,10 +75,17 @@ def admitted_if(
     xp, masses, infinity = floats(law.masses, law.infinity_mass)
     admitted = (masses >= 0).all() & (infinity >= 0)
     made = after(state, replaced(law, masses=masses, infinity_mass=infinity), grid)
-    admitted &= within(law_of(made, grid))
+    admitted &= within(law_of(made, grid)) & _is_law(state)
     if rounds is not None:
         admitted &= state.rounds < rounds
     return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
+
+
+def _is_law(state: ComposedState) -> Array:
+    """Whether a state holds a law: one that was damaged may lack the mass that its queries' losses had."""
+    masses, infinity = join(state.masses), join(state.infinity)
+    least = 1.0 - 2.0**-20
+    return (masses >= 0).all() & (infinity >= 0) & (masses.sum() + infinity >= least) & (state.rounds >= 0)
 
 
 def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PLD:

@@ -14,6 +14,7 @@ from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.marks import row_of
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import pld_excess
@@ -52,6 +53,9 @@ class UndeclaredNaturalFilter:
             "fixed in advance can exceed the budget (residue filters, arXiv 2602.15815, Theorem 8); give "
             "natural(budget, family=..., rounds=...), or use gdp_residue, renyi or natural_approximate_dp"
         )
+
+    def _identity(self) -> list[Array]:
+        return [row_of(self.room)]
 
     @reentrant_x64
     def init(self) -> ComposedState:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-SCHEMA = 2
+SCHEMA = 3
 Row = Sequence[Any]
 
 # `verify` compares these texts with the file's: they change with the schema's number only.

@@ -28,7 +28,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._files import as_path
-from jaxacct.filters import Filter
+from jaxacct.filters import Filter, check_state
 from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
@@ -218,8 +218,9 @@ def durable_run(
         settings: settings in which a resumed run must agree, as JSON; the journal keeps them for its readers.
 
     Raises:
-        ValueError: a run in ``folder`` without ``resume``; a damaged journal or checkpoint; another filter, network or
-            settings than before; several processes (``jax.distributed``); no Orbax.
+        ValueError: a ``state`` of another filter; a run in ``folder`` without ``resume``; a damaged journal or
+            checkpoint; another filter, network or settings than before; several processes (``jax.distributed``); no
+            Orbax.
         OSError: the folder cannot be read or written.
     """
     _validate.whole(every=every, ahead=ahead)
@@ -249,7 +250,8 @@ def durable_run(
             agree(journal, header)
         elif checkpoints.latest is not None:
             raise ValueError(lost)
-        else:
+        check_state(filter, state.filter_state)
+        if not journal.records:
             journal.append(header)
         yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)
 

@@ -12,6 +12,7 @@ import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters import amounts
+from jaxacct.filters.marks import marked
 
 module = importlib.import_module("jaxacct.filters.additive.approximate_gdp")
 RNG = np.random.default_rng(21)
@@ -57,7 +58,7 @@ def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_u
     dust = WHOLE >> 40
     step = jax.jit(lambda words: ledger.update_clipped(query, words))
     for left, admits in ((dust - 1, False), (dust, False), (dust + 1, True), (1 << 60, True), (WHOLE // 2, True)):
-        admitted, after, scale = step(state_of(WHOLE - left))
+        admitted, after, scale = step(marked(ledger, state_of(WHOLE - left)))
         assert bool(admitted) == admits
         words = np.asarray(after.words).tolist()
         assert (words == [1 << 24, 0, 0]) == admits

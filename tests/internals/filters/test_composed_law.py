@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxacct import PLD, LossGrid, filters
 from jaxacct._numerics.pieces import join, split_up
+from jaxacct.filters.marks import marked
 from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.losses.curves.conversions import pld_excess
 
@@ -61,10 +62,10 @@ def test_what_remains_is_the_least_room_rounded_down_and_a_budgets_room_is_taken
         room = excess + np.array([0.3, 0.2, 0.15, 0.25, least, 0.15, 0.3, 0.2, 0.11])
         made = natural.UndeclaredNaturalFilter(np.asarray(split_up(jnp.asarray(room))), GRID, "remove", None)
         wanted = max(least, 0.0)
-        found = float(made.remaining(state))
+        found = float(made.remaining(marked(made, state)))
         assert abs(found - wanted) <= 1e-14
         with jax.enable_x64(False):
-            narrow = made.remaining(state)
+            narrow = made.remaining(marked(made, state))
         assert narrow.dtype == np.float32
         assert found * (1 - 2.0**-22) <= float(narrow) <= found
     line = 10.0 ** RNG.uniform(-12, 0, 9)
@@ -82,12 +83,12 @@ def test_of_the_natural_approximate_filter_delta_is_spent_rounded_up_and_left_ro
     exact = float(np.sum(masses * np.maximum(1 - np.exp(0.5 - GRID.losses), 0))) + 0.01
     for parameters in ((0.5, 0.9, 5), (0.5, exact / 2, 5), (0.5, 1 / 3, 5)):
         made = approximate.NaturalApproximateDPFilter(parameters, GRID)
-        spent = float(made.spent(state))
+        spent = float(made.spent(marked(made, state)))
         assert exact * (1 - 1e-15) <= spent <= exact * (1 + 1e-12)
-        left = float(made.remaining(state))
+        left = float(made.remaining(marked(made, state)))
         assert left == max(parameters[1] - spent, 0.0)
         with jax.enable_x64(False):
-            more, less = made.spent(state), made.remaining(state)
+            more, less = made.spent(marked(made, state)), made.remaining(marked(made, state))
         assert more.dtype == less.dtype == np.float32
         assert spent <= float(more) <= spent * (1 + 2.0**-22)
         assert left * (1 - 2.0**-22) <= float(less) <= left

@@ -13,6 +13,7 @@ import pytest
 
 from jaxacct import PLD, LossGrid, adversary, filters
 from jaxacct.filters import amounts
+from jaxacct.filters.marks import marked
 from jaxacct.filters.residues import on_grid as _composed_law
 
 natural = importlib.import_module("jaxacct.filters.residues.natural")
@@ -40,13 +41,13 @@ def test_a_ledgers_fraction_is_its_own_of_two_the_larger_and_of_orders_what_they
         both = filters.approximate_zcdp(0.5, 1e-6)
         several = filters.AnyOrderFilter(amounts.split(np.ones(3)), (8.0, 16.0, 12.0))
         return (
-            [ledger.fraction(one(part)) for ledger in ledgers],
-            [ledger.fraction(just_more) for ledger in ledgers],
+            [ledger.fraction(marked(ledger, one(part))) for ledger in ledgers],
+            [ledger.fraction(marked(ledger, just_more)) for ledger in ledgers],
             [
-                both.fraction(filters.ApproximateZCDPState(one(rho), one(delta)))
+                both.fraction(marked(both, filters.ApproximateZCDPState(one(rho), one(delta))))
                 for rho, delta in ((part, 3 * part), (3 * part, part))
             ],
-            several.fraction(ledger_of(part, part, part)),
+            several.fraction(marked(several, ledger_of(part, part, part))),
         )
 
     exact, more, both, together = read()
@@ -56,7 +57,7 @@ def test_a_ledgers_fraction_is_its_own_of_two_the_larger_and_of_orders_what_they
     assert float(together) == pytest.approx(part / 2**24, rel=1e-9)
     bands = adversary.additive_profile(0.5, 1e-4, rounds=5)
     count = len(bands.pieces)
-    state = ledger_of(*[part] * (count - 2), 2 * part, 3 * part)  # the last one counts rounds
+    state = marked(bands, ledger_of(*[part] * (count - 2), 2 * part, 3 * part))  # the last one counts rounds
     share, spent, left = jax.jit(lambda s: (bands.fraction(s), bands.spent(s), bands.remaining(s)))(state)
     assert float(share) == 2 * part / 2**24
     assert spent.shape == left.shape == (count - 1,)
@@ -114,7 +115,7 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
     monkeypatch.setattr(_composed_law, "law_of", lambda *_: SimpleNamespace(hockey_stick=lambda epsilon: 0 * epsilon))
     undeclared = natural.UndeclaredNaturalFilter(np.zeros((3, 2), np.float32), grid, "remove", 2)
     for ledger in (undeclared, approximate.NaturalApproximateDPFilter((1.0, 1e-4, 2), grid)):
-        state, history = _composed_law.ComposedState(jnp.zeros((3, 2)), jnp.zeros(2), jnp.int32(0)), []
+        state, history = ledger.init(), []
         for _ in range(3):
             admitted, state = ledger.update(query, state)
             history.append(bool(admitted))

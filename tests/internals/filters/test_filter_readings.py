@@ -12,6 +12,7 @@ import pytest
 
 from jaxacct import filters
 from jaxacct.filters import amounts
+from jaxacct.filters.marks import marked
 from jaxacct.filters.per_example.examples import ExamplesState
 
 # The package's name for it is the function's.
@@ -29,7 +30,7 @@ def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_
 
     def read(filter, which, state):
         with jax.enable_x64(wide):
-            return jax.jit(getattr(filter, which))(state).tolist()
+            return jax.jit(getattr(filter, which))(marked(filter, state)).tolist()
 
     for budget in (0.7, 1.0 / 3.0):
         sums, squares, exact = filters.pure_dp(budget), filters.gdp(budget), Fraction(budget)

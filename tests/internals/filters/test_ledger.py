@@ -73,7 +73,8 @@ def test_a_billion_additions_of_a_billionth_arrive(ledger, make):
     assert admitted.all()
     assert units(end) == 1_000_000 * units(once)
     nearly = units(once) * (10**9 - 1)
-    state = filters.SpentState(jnp.array([nearly >> 64, nearly >> 32 & 0xFFFFFFFF, nearly & 0xFFFFFFFF], jnp.uint32))
+    words = jnp.array([nearly >> 64, nearly >> 32 & 0xFFFFFFFF, nearly & 0xFFFFFFFF], jnp.uint32)
+    state = ledger.init()._replace(words=words)
     admitted, state = ledger.update(cost, state)
     assert admitted
     assert not ledger.update(cost, state)[0]

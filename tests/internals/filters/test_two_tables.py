@@ -12,6 +12,7 @@ import pytest
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters.boxes import table
 from jaxacct.filters.boxes.look_up import either
+from jaxacct.filters.marks import marked
 
 UNITS = 2_000_000_000
 
@@ -46,7 +47,7 @@ def test_the_first_query_goes_to_the_table_in_which_it_is_cheaper_and_the_next_o
     box = dataclasses.replace(each[0], other=each[1])
     query = PoissonSampled(Gaussian(one[0]), one[1])
     halfway = box.init()._replace(spent=jnp.int32(UNITS // 2))
-    costs = [int(table.price(query, halfway)) for table in each]
+    costs = [int(table.price(query, marked(table, halfway))) for table in each]
     admitted, state = box.update(query, box.init())
     assert admitted
     at = int(state.spent) % 2
@@ -56,6 +57,6 @@ def test_the_first_query_goes_to_the_table_in_which_it_is_cheaper_and_the_next_o
     assert 0 <= int(state.spent) - int(held.update(query, held.init())[1].spent) <= 1
     again = int(box.update(query, state)[1].spent)
     assert again % 2 == at
-    assert 0 <= again - int(held.update(query, state)[1].spent) <= 1
+    assert 0 <= again - int(held.update(query, marked(held, state))[1].spent) <= 1
     traced = jax.jit(lambda query: box.update(query, box.update(query, box.init())[1])[1].spent)(query)
     assert abs(int(traced) - again) < 1e-5 * again  # its noise is a float32 number

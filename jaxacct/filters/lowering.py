@@ -1,0 +1,165 @@
+"""`lower_budget`: a run goes on under a smaller budget, with all that was spent charged to it.
+
+What it takes is a proof that the new filter would have admitted the very same queries from the beginning, whatever they
+were (docs/proofs/filters.md, 7). Where a state does not hold enough of its history for that, the answer is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.host import at_hand, on_device, on_host
+from jaxacct._numerics.rounding import inflated
+from jaxacct.filters import amounts
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
+from jaxacct.filters.additive.base import AdditiveFilter
+from jaxacct.filters.additive.renyi_any import AnyOrderFilter
+from jaxacct.filters.amounts import SpentState
+from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.marks import belongs, check_state, described, mark_of, put, static_of
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.menus.units import MenuState
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue
+from jaxacct.filters.residues.natural import NaturalFilter
+
+Rule = Callable[[Any, Any, Any], tuple[Array, Any]]
+"""Of a filter, its state and a lower filter: whether that covers what was spent, and its state, both without marks."""
+
+
+def lower_budget(filter: Any, state: Any, lower: Any) -> Any:
+    """The state with which a run under ``filter`` goes on under ``lower``, a filter of a smaller budget.
+
+    All that was spent is charged to ``lower``, as if it had been the filter from the beginning. The guarantee of
+    ``filter`` goes on to hold. That of ``lower`` holds for the whole run as well, from its beginning, if when and to
+    what the budget is lowered, and that it is (not that what was spent was too much), did not depend on outputs. If it
+    did, it holds on the outcomes where the budget was lowered to this ``lower``, fixed in advance: P(S) <= exp(epsilon)
+    Q(S) + delta for every event S among them, which is an ex-post statement (docs/proofs/filters.md, 7).
+
+    ============================================ =====================================================================
+    `pure_dp`, `zcdp`, `approximate_zcdp`,       what was spent is taken over
+    `gdp`, `renyi`, `renyi_any`,
+    `approximate_gdp`
+    `gdp_residue`                                the mu^2 of Gaussians that dominate what ran; an error after a query
+                                                 with an atom at infinity (a sampled Gaussian, all that takes slack)
+    `priced_menu`                                the worst of all histories that cost as much, for menus of the same
+                                                 (sampled) Gaussians and nothing else, without ``online=True``
+    `natural`                                    the counts, for the same declared family
+    ============================================ =====================================================================
+
+    There is no rule for boxes (a price depends on what is left), `residue`, undeclared queries, and individual filters
+    (who has spent too much is private). A budget is not raised: that takes a promise back. Where a larger budget was
+    fixed in advance, run under it from the beginning.
+
+    Args:
+        filter: the one that made ``state``.
+        state: from its `init` or `update`; traced or not.
+        lower: a filter of the same kind, order, regime and so on, of no larger budget.
+
+    Returns:
+        A state of ``lower``. In a program, where an error cannot be raised, one that no filter goes on with.
+
+    Raises:
+        ValueError: filters of different kinds or of a kind without a rule, a larger budget, a state of another filter,
+            or a budget that does not cover what was spent.
+    """
+    while isinstance(filter, AroundFilter) and type(filter) is type(lower):
+        filter, lower = filter.filter, lower.filter
+    if type(filter) is not type(lower):
+        raise ValueError(f"lower must be a filter of the kind of filter, {filter!r:.100}, got {lower!r:.100}")
+    rule = next((rule for kind, rule in _RULES.items() if isinstance(filter, kind)), None)
+    if rule is None:
+        raise ValueError(
+            f"filter must be one whose states say what ran, got {filter!r:.100}: there is no proof that a smaller "
+            "budget would have admitted it. Go on under it, or begin a run of its own under the smaller budget"
+        )
+    if np.shape(mark_of(filter)) != np.shape(mark_of(lower)):
+        raise ValueError("lower must have as many budgets as filter, one for each account")
+    check_state(filter, state)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        covered, made = rule(filter, put(state, None), lower)
+        fits = on_host(covered) & on_host(belongs(filter, state))
+        if at_hand(fits) and not np.all(fits):
+            raise ValueError(
+                f"lower must have a budget between what was spent and filter's, and what was spent must be known in it "
+                f"(see filters.lower_budget): {lower!r:.100} after {filter!r:.100} with {state!r:.100}"
+            )
+        xp = array_module(fits)
+        mark = xp.where(fits, mark_of(lower), np.uint32(0)).astype(np.uint32)
+        return put(made, on_device(xp.broadcast_to(mark, np.shape(fits))))
+
+
+def _same_but_for_budgets(filter: Any, lower: Any) -> None:
+    if described(static_of(filter)) != described(static_of(lower)):
+        raise ValueError(f"lower must differ from filter in its budget only, got {lower!r:.100} after {filter!r:.100}")
+
+
+def _additive(filter: AdditiveFilter, state: Any, lower: AdditiveFilter) -> tuple[Array, Any]:
+    """All that was spent as one query."""
+    _same_but_for_budgets(filter, lower)
+    most = 128 if isinstance(filter, AnyOrderFilter) else np.inf  # what an order that is out has spent is not counted
+
+    def spent(pieces: Array, account: SpentState) -> Array:
+        budget, used = amounts.join(pieces), amounts.used(account)
+        budget = budget * budget if filter.squares else budget
+        return array_module(used).where(used > most, np.inf, inflated(budget * used, 2.0**-50))
+
+    costs = jax.tree.map(spent, filter.pieces, state)
+    if isinstance(lower, ApproximateGDPFilter):
+        budget = amounts.join(lower.pieces)
+        fits, made = amounts.charge(amounts.empty(lower.pieces), costs, budget, amounts.EXACT)
+    else:
+        fits, made = lower._charged(costs, jax.tree.map(amounts.empty, lower.pieces))
+    pairs = zip(jax.tree.leaves(filter.pieces), jax.tree.leaves(lower.pieces), strict=True)
+    for old, new in pairs:
+        less = amounts.join(new) <= amounts.join(old)
+        fits = fits & (less.all(-1) if isinstance(filter, AnyOrderFilter) else less)
+    # An account that spent nothing is a fresh one.
+    return fits, jax.tree.map(lambda new, old: jnp.where(jnp.all(old == 0, -1, keepdims=True), old, new), made, state)
+
+
+def _menu(filter: PricedMenuFilter, state: MenuState, lower: PricedMenuFilter) -> tuple[Array, MenuState]:
+    """The dearest history that cost as much, and no more left than what is within both budgets."""
+    if np.shape(filter.noise) != np.shape(lower.noise):
+        raise ValueError("lower must be a menu of the very entries of filter")
+    if filter.curves is not None or lower.curves is not None:
+        raise ValueError("filter and lower must be menus without online=True, whose prices depend on what is left")
+    xp = array_module(state.spent, filter, lower)
+    before, after = (xp.asarray(one.prices, np.int64) for one in (filter, lower))
+    spent, whole, least = (xp.asarray(x, np.int64) for x in (state.spent, filter.budget, lower.budget))
+    # sum n_m c'_m <= max (c'_m / c_m) sum n_m c_m, for what ran, and the other way round for what may still run.
+    dear = (-(-spent[..., None] * after // before)).max(-1)
+    left = xp.maximum(whole - spent, 0)
+    room = (left[..., None] * after // before).min(-1)
+    found = xp.maximum(dear, least - room)
+    # An entry that is no Gaussian is NaN, and equals none.
+    same = (filter.noise == lower.noise).all() & (filter.rate == lower.rate).all()
+    covered = same & (spent >= 0) & (spent <= whole) & (dear <= least)
+    return covered, MenuState(xp.clip(found, 0, least).astype(np.int32))
+
+
+def _natural(filter: NaturalFilter, state: Any, lower: NaturalFilter) -> tuple[Array, Any]:
+    """The counts are the whole history."""
+    one, other = filter.declared, lower.declared
+    if described((one.family, one.relation, one.grid)) != described((other.family, other.relation, other.grid)):
+        raise ValueError("lower must have filter's declared family, relation and grid")
+    if other.rounds > one.rounds:
+        raise ValueError(f"lower must not have more rounds than filter, {one.rounds}, got {other.rounds}")
+    xp, size = array_module(filter, state, lower), other.rounds + 1
+    allowed = [xp.asarray(each.allowed)[(slice(0, size),) * filter.members] for each in (filter, lower)]
+    counts = xp.asarray(state.counts)
+    inside = (counts >= 0).all() & (counts < size).all() & ~(allowed[1] & ~allowed[0]).any()
+    return inside & allowed[1][tuple(xp.clip(counts, 0, size - 1))], state
+
+
+_RULES: dict[type, Rule] = {
+    AdditiveFilter: _additive,
+    GDPResidueFilter: lowered_residue,
+    PricedMenuFilter: _menu,
+    NaturalFilter: _natural,
+}

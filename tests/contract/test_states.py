@@ -1,0 +1,382 @@
+"""A state belongs to its filter: no other one goes on with it, whatever it went through, and damage admits nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import GDP, ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, adversary, filters
+from tests.contract.filter_cases import CASES, GRID, NATURAL, SYMMETRIC, honest, law, menu, response
+
+every_filter = pytest.mark.parametrize("name", CASES)
+
+# The same kind of filter with another budget, or what else a resumed program may have changed.
+OTHERS = {
+    "renyi": [lambda: filters.renyi(3.0, 1e-5, order=9)],
+    "renyi-any": [lambda: filters.renyi_any(3.0, 1e-5, (8, 13.0))],
+    "approximate-zcdp": [lambda: filters.approximate_zcdp(0.5, 2e-6)],
+    "gdp-residue": [
+        lambda: filters.gdp_residue(1.0, 1e-6), lambda: filters.gdp_residue(5.0),
+        lambda: filters.gdp_residue(1.0, relation="replace"),
+    ],
+    "residue": [lambda: filters.residue(response, honest, 40.0, rounds=200, grid=GRID)],
+    "natural": [
+        lambda: filters.natural(Gaussian(1.0), NATURAL, 110),
+        lambda: filters.natural(Gaussian(1.0), (Gaussian(11.0),), 120),
+    ],
+    "natural-undeclared": [lambda: filters.natural(law(31 * 0.125), grid=GRID, relation="replace")],
+    "natural-approximate-dp": [lambda: adversary.natural_approximate_dp(1.0, 2e-4, rounds=300, grid=SYMMETRIC)],
+    "additive-profile": [lambda: adversary.additive_profile(1.0, 1e-6, rounds=99)],
+    "approximate-gdp-small": [lambda: filters.approximate_gdp(0.05, regime="large")],
+}  # fmt: skip
+
+
+def raised(name):
+    """The filter of a case with twice its budget; a little less for a box of curves."""
+    return CASES[name].make(0.5 if name in ("residue", "natural-undeclared") else 2.0)
+
+
+def refused(ledger, query, state):
+    """Whether ``update`` refuses a state and leaves it bit for bit."""
+    admitted, after = ledger.update(query, state)
+    chex.assert_trees_all_equal(after, state)
+    return not np.any(admitted)
+
+
+def one_more(name):
+    """A case's filter, a query, and a state in which some is spent."""
+    ledger, query = CASES[name].make(), CASES[name].small(1.0)
+    return ledger, query, ledger.update(query, ledger.init())[1]
+
+
+@every_filter
+def test_a_state_of_another_budget_or_setting_is_refused_and_named(name):
+    ledger, query, state = one_more(name)
+    for other in (raised(name), *(make() for make in OTHERS.get(name, []))):
+        for mine, foreign in ((ledger, other.init()), (other, state)):
+            assert refused(mine, query, foreign)
+            with pytest.raises(ValueError, match="state must be one of this filter"):
+                filters.check_state(mine, foreign)
+            for reading in (mine.spent, mine.remaining, mine.fraction):
+                with pytest.raises(ValueError, match="state must be one of this filter"):
+                    reading(foreign)
+    filters.check_state(ledger, state)
+
+
+@every_filter
+def test_a_program_refuses_what_python_refuses_and_reads_it_as_spent(name):
+    ledger, query, state = one_more(name)
+    foreign = raised(name).init()
+
+    @jax.jit
+    def step(state):
+        read = ledger.spent(state), ledger.remaining(state), ledger.fraction(state)
+        return ledger.update(query, state), read
+
+    assert step(state)[0][0]
+    (admitted, after), (spent, left, share) = step(foreign)
+    assert not admitted
+    chex.assert_trees_all_equal(after, foreign)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(left))
+    assert np.all(np.asarray(share) >= 1)
+    assert all(np.all(np.asarray(leaf) > 1e9) for leaf in jax.tree.leaves(spent))
+
+
+@every_filter
+def test_the_mark_is_the_same_in_python_in_programs_of_either_precision_and_of_a_filter_that_is_an_argument(name):
+    ledger, query, state = one_more(name)
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            found = jax.jit(lambda ledger: ledger.init())(ledger)
+            chex.assert_trees_all_equal(found, ledger.init())
+            assert jax.jit(lambda ledger, state: ledger.update(query, state)[0])(ledger, state)
+
+
+@every_filter
+def test_every_wrong_type_is_refused_and_floats_for_whole_numbers_raise(name):
+    ledger, query, state = one_more(name)
+    fields = [field for field in state._fields if isinstance(getattr(state, field), jax.Array)]
+    for field in fields:
+        words = np.asarray(getattr(state, field))
+        for dtype in (np.int16, np.int32, np.uint32, np.int64, np.float16, np.float32, np.float64, bool):
+            if words.dtype == dtype:
+                continue
+            with np.errstate(all="ignore"):
+                damaged = state._replace(**{field: words.astype(dtype)})
+            number = np.dtype(dtype).kind
+            if field != "mark" and (number == "b" or (number == "f") != (words.dtype.kind == "f")):
+                for update in (ledger.update, jax.jit(ledger.update)) if name == "gdp" else (ledger.update,):
+                    with pytest.raises(ValueError, match=f"state must hold .* in .*{field}"):
+                        update(0.1 if name == "gdp" else query, damaged)
+            else:
+                assert refused(ledger, query, damaged), dtype
+                with pytest.raises(ValueError, match="state must"):
+                    filters.check_state(ledger, damaged)
+
+
+@every_filter
+def test_a_wrong_shape_raises_and_a_state_without_a_mark_is_refused(name):
+    ledger, query, state = one_more(name)
+    field = state._fields[0]
+    words = getattr(state, field)
+    if isinstance(words, jax.Array) and words.ndim:
+        with pytest.raises(ValueError, match="state must hold"):
+            ledger.update(query, state._replace(**{field: words[..., :-1]}))
+    if "mark" in state._fields:
+        for none in (None, np.uint32(0)):
+            assert refused(ledger, query, state._replace(mark=none))
+    for broken in (state._replace(**{field: None}), None, (), 1.0, tuple(state)):
+        with pytest.raises(ValueError, match="state must"):
+            ledger.update(query, broken)
+
+
+@every_filter
+def test_damaged_words_admit_no_more_than_a_fresh_account(name):
+    """Each word of a state replaced by wild ones, its mark kept."""
+    ledger, _, state = one_more(name)
+    big, wild = CASES[name].big, [np.nan, np.inf, -np.inf, -1.0, 1e30, 2**31 - 1, -(2**31), 2**32 - 1]
+    leaves, structure = jax.tree.flatten(state)
+    for i, leaf in enumerate(leaves):
+        words = np.asarray(leaf)
+        if words.dtype == np.uint32 and not words.ndim:
+            continue  # the mark
+        kinds = {"f": [*wild[:5]], "i": [2**31 - 1, -(2**31), -1], "u": [2**32 - 1, 2**31]}[words.dtype.kind]
+        for value in kinds:
+            damaged = words.copy()
+            damaged[(0,) * words.ndim] = value
+            hurt = jax.tree.unflatten(structure, [damaged if j == i else other for j, other in enumerate(leaves)])
+            if big is not None:
+                assert not np.any(ledger.update(big, hurt)[0]), (i, value)
+
+
+@pytest.mark.parametrize("field", ["mu", "delta"])
+def test_a_residue_above_the_budget_and_one_that_is_no_number_admit_nothing(field):
+    ledger = filters.gdp_residue(1.0, 1e-6)
+    for query, loud in ((0.1, 4.9), (ApproximateDP(0.1, 1e-9), ApproximateDP(0.1, 0.4))):
+        for value in (5.0, 0.5 if field == "delta" else 1.001, np.inf, np.nan, -1.0):
+            words = np.array([value, 0.0, 0.0], np.float32)
+            state = ledger.init()._replace(**{field: words})
+            for update in (ledger.update, lambda q, s: jax.jit(lambda s: ledger.update(q, s))(s)):
+                assert refused(type("", (), {"update": staticmethod(update)}), loud, state)
+                assert refused(type("", (), {"update": staticmethod(update)}), query, state)
+
+
+def test_states_of_another_kind_of_filter_in_the_same_clothes_are_refused():
+    """Menus and boxes both count units, additive filters units of their budgets."""
+    bands = adversary.additive_profile(1.0, 1e-6, rounds=9)
+    for other in (filters.pure_dp(1.0), filters.zcdp(1.0), filters.approximate_gdp(1.0), bands):
+        assert refused(filters.gdp(1.0), 0.1, other.init())
+    box = filters.priced_box(sigma=(1.2, 1.5), rate=0.05, epsilon=1.0, delta=1e-3)
+    query, priced = PoissonSampled(Gaussian(1.3), 0.05), menu()
+    for mine, other, asked in ((box, priced, query), (priced, box, 0)):
+        exhausted = other.init()._replace(spent=jnp.int32(int(other.budget)))
+        assert refused(mine, asked, exhausted)
+        assert mine.update(asked, mine.init())[0]
+    assert int(box.price(query)) < 2**31 - 1
+    assert int(jax.jit(lambda state: box.price(query, state))(priced.init())) == 2**31 - 1
+    louder = filters.priced_box(sigma=(1.2, 1.5), rate=0.05, epsilon=1.1, delta=1e-3)
+    assert refused(box, query, louder.init())
+
+
+def test_of_mapped_budgets_each_account_is_refused_by_itself():
+    budgets = np.array([0.5, 1.0, 2.0])
+    ledgers, single = filters.gdp(budgets), filters.gdp(1.0)
+    mixed = jax.vmap(single.update, (None, 0))(0.1, ledgers.init())[0]
+    assert mixed.tolist() == [False, True, False]
+    admitted, after = ledgers.update(0.1, ledgers.init()._replace(mark=np.repeat(single.init().mark, 3)))
+    assert admitted.tolist() == [False, True, False]
+    assert (np.asarray(after.words)[[0, 2]] == 0).all()
+    mapped = jax.vmap(lambda mu, state: filters.gdp(mu).update(0.1, state)[0])
+    with jax.enable_x64(True):
+        assert mapped(jnp.asarray(budgets), ledgers.init()).all()
+        assert mapped(jnp.asarray(budgets[::-1].copy()), ledgers.init()).tolist() == [False, True, False]
+
+
+PROGRAM = """
+import numpy as np, jax
+from tests.contract.filter_cases import CASES
+for name in {names}:
+    leaves = jax.tree.leaves(CASES[name].make().init())
+    print(name, *(int(leaf) for leaf in leaves if leaf.dtype == np.uint32 and not leaf.ndim))
+"""
+
+
+def test_a_new_process_gives_the_same_marks():
+    """Functions count by their names, tables by their numbers: nothing depends on addresses or hash seeds."""
+    names = ("gdp", "renyi-any", "approximate-zcdp", "residue", "natural", "natural-undeclared", "priced-menu")
+    environment = os.environ | {"PYTHONHASHSEED": "7"}
+    program = [sys.executable, "-c", PROGRAM.format(names=names)]
+    found = subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
+    for name, line in zip(names, found, strict=False):
+        leaves = jax.tree.leaves(CASES[name].make().init())
+        marks = [int(leaf) for leaf in leaves if leaf.dtype == np.uint32 and not leaf.ndim]
+        assert line.split() == [name, *map(str, marks)]
+        assert 0 not in marks
+
+
+def test_a_loop_names_a_foreign_state_and_stops_at_once_on_a_traced_one():
+    ledger, foreign = filters.gdp(1.0), filters.gdp(2.0).init()
+    run = lambda state: filters.halting_scan(lambda n, _: (0.1, lambda: n + 1), ledger, 0, state=state)  # noqa: E731
+    with pytest.raises(ValueError, match="state must be one of this filter"):
+        run(foreign)
+    halted = jax.jit(run)(foreign)
+    assert halted.refused
+    assert int(halted.steps) == 0
+
+
+INDIVIDUAL = {
+    "any": lambda mu, n: filters.individual(filters.gdp(mu), examples=n),
+    "approximate": lambda mu, n: filters.individual_approximate_gdp(0.02 * mu, examples=n),
+    "menu": lambda mu, n: filters.individual_priced_menu(
+        filters.gaussian_menu((2.0, 8.0), 0.1, sigmas=4), epsilon=1.5 * mu, delta=1e-3, examples=n, unit=16, points=256
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INDIVIDUAL)
+def test_individual_accounts_have_one_mark_and_nobody_takes_part_in_foreign_ones(name):
+    make, step = INDIVIDUAL[name], PoissonSampled(Gaussian(5.0), 0.1) if name != "any" else Gaussian(5.0)
+    ledger, norms = make(1.0, 4), np.full(4, 0.5, np.float32)
+    state = ledger.init()
+    sizes = [leaf.size for leaf in jax.tree.leaves(state)]
+    assert sizes.count(1) == 1, "one mark for everybody"
+    foreign = make(2.0, 4).init()
+    for run in (ledger.update, jax.jit(ledger.update)) if name == "any" else (ledger.update,):
+        takes_part, after = run(step, norms, foreign)
+        assert not takes_part.any()
+        chex.assert_trees_all_equal(after, foreign)
+    takes_part, after = jax.jit(lambda state: ledger.update(step, norms, state))(foreign)
+    assert not takes_part.any()
+    chex.assert_trees_all_equal(after, foreign)
+    # Flags that another filter left say nothing.
+    _, flagged = make(2.0, 4).update(step, norms, foreign)
+    bounds = jax.jit(lambda state: ledger.bounds(step, norms, state))
+    assert not np.asarray(bounds(flagged)).any()
+    assert np.asarray(bounds(ledger.update(step, norms, state)[1])).all()
+    for reading in (ledger.spent, ledger.remaining, ledger.fraction):
+        with pytest.raises(ValueError, match="state must be one of this filter"):
+            reading(foreign)
+    with pytest.raises(ValueError, match="state must hold"):
+        ledger.update(step, norms, make(1.0, 3).init())
+
+
+LOWERED = {
+    "pure_dp": (filters.pure_dp, 0.25, "epsilon"),
+    "zcdp": (filters.zcdp, 0.25, "rho"),
+    "gdp": (filters.gdp, 0.5, "mu"),
+    "gdp_residue": (filters.gdp_residue, 0.5, "mu"),
+}
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_a_lowered_budget_has_what_it_would_have_had_left_from_the_beginning(name):
+    make, query, _ = LOWERED[name]
+    high, low = make(5.0), make(1.0)
+    state = wanted = None
+    for _ in range(3):
+        _, state = high.update(query, high.init() if state is None else state)
+        _, wanted = low.update(query, low.init() if wanted is None else wanted)
+    found = filters.lower_budget(high, state, low)
+    assert float(low.remaining(found)) == pytest.approx(float(low.remaining(wanted)), rel=1e-6)
+    assert float(low.spent(found)) >= float(low.spent(wanted)) * (1 - 1e-6)
+    traced = jax.jit(filters.lower_budget)(high, state, low)
+    chex.assert_trees_all_equal(traced, found)
+    runs = 0
+    while low.update(query, found)[0]:
+        _, found = low.update(query, found)
+        runs += 1
+    assert runs <= 1
+    assert refused(high, query, found)
+    # What was spent is too much, or more is asked for: an error, and in a program a state that nobody goes on with.
+    for other in (make(0.4), make(6.0)):
+        with pytest.raises(ValueError, match="lower must have a budget between"):
+            filters.lower_budget(high, state, other)
+        dead = jax.jit(filters.lower_budget)(high, state, other)
+        assert refused(other, 1e-3, dead)
+        assert refused(high, 1e-3, dead)
+    with pytest.raises(ValueError, match="state must be one of this filter"):
+        filters.lower_budget(high, low.init(), low)
+
+
+def test_what_a_query_cost_one_residue_is_not_what_it_costs_another():
+    """RR(0.5) takes .498 from mu = 5, and .624, the Gaussian of its total variation, from budgets next to that."""
+    high, query = filters.gdp_residue(5.0), RandomizedResponse(0.5)
+    _, state = high.update(query, high.init())
+    assert float(high.spent(state)) < 0.5
+    low = filters.gdp_residue(0.6)
+    assert not low.update(query, low.init())[0]
+    with pytest.raises(ValueError, match="lower must have"):
+        filters.lower_budget(high, state, low)
+    enough = filters.gdp_residue(0.65)
+    left = float(enough.remaining(filters.lower_budget(high, state, enough)))
+    assert 0 < left <= float(enough.remaining(enough.update(query, enough.init())[1])) * (1 + 1e-6)
+    for tail in (PoissonSampled(Gaussian(1.0), 0.1), ApproximateDP(0.1, 1e-9)):
+        slack = filters.gdp_residue(5.0, 1e-6)
+        _, state = slack.update(tail, slack.init())
+        with pytest.raises(ValueError, match="must be known in it"):
+            filters.lower_budget(slack, state, filters.gdp_residue(4.0, 1e-6))
+
+
+def test_a_lowered_menu_counts_the_dearest_history():
+    high, low = menu(), menu(0.7)
+    state = high.init()
+    for position in [0] * 5 + [1] * 20:
+        _, state = high.update(position, state)
+    found = filters.lower_budget(high, state, low)
+    units = np.asarray(low.prices, np.int64)
+    assert int(found.spent) >= 5 * units[0] + 20 * units[1]
+    dear = max(-(-int(state.spent) * int(new) // int(old)) for new, old in zip(low.prices, high.prices, strict=True))
+    assert int(found.spent) >= dear
+    # Nor is more left than under the old budget.
+    left = int(low.budget) - int(found.spent)
+    for new, old in zip(low.prices, high.prices, strict=True):
+        assert left // int(new) * int(old) <= int(high.remaining(state))
+    with pytest.raises(ValueError, match="lower must have a budget between"):
+        filters.lower_budget(low, low.init()._replace(spent=jnp.int32(int(low.budget))), menu(0.5))
+    others = filters.priced_menu(
+        [PoissonSampled(Gaussian(s), 0.1) for s in (2.0, 5.0)], epsilon=1.0, delta=1e-3, unit=16, points=256
+    )
+    with pytest.raises(ValueError, match="lower must"):
+        filters.lower_budget(high, state, others)
+
+
+def test_what_has_no_proof_is_not_lowered():
+    for old, new, message in (
+        (filters.gdp(2.0), filters.zcdp(1.0), "kind of filter"),
+        (filters.renyi(3.0, 1e-5, order=8), filters.renyi(2.0, 1e-5, order=9), "differ from filter in its budget only"),
+        (filters.gdp(2.0), filters.gdp([1.0, 0.5]), "as many budgets"),
+        (raised("natural-undeclared"), CASES["natural-undeclared"].make(0.2), "no proof"),
+        (INDIVIDUAL["any"](2.0, 3), INDIVIDUAL["any"](1.0, 3), "no proof"),
+        (filters.natural(GDP(1.0), NATURAL, 9), filters.natural(GDP(0.5), (Gaussian(11.0),), 9), "declared family"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            filters.lower_budget(old, old.init(), new)
+
+
+def test_counts_and_pairs_of_accounts_are_taken_over():
+    high, low = filters.natural(GDP(1.0), NATURAL, 30), filters.natural(GDP(0.4), NATURAL, 30)
+    _, state = high.update(0, high.init())
+    assert int(low.spent(filters.lower_budget(high, state, low))) == 1
+    for _ in range(20):
+        _, state = high.update(0, state)
+    with pytest.raises(ValueError, match="lower must have"):
+        filters.lower_budget(high, state, low)
+    high, low = filters.approximate_zcdp(1.0, 1e-5), filters.approximate_zcdp(0.5, 1e-6)
+    _, state = high.update((0.1, 5e-7), high.init())
+    assert np.allclose(low.spent(filters.lower_budget(high, state, low)), (0.1, 5e-7), rtol=1e-6)
+    with pytest.raises(ValueError, match="lower must have"):
+        filters.lower_budget(high, high.update((0.1, 2e-6), state)[1], low)
+    orders = (8.0, 12.5)
+    high, low = filters.renyi_any(3.0, 1e-5, orders), filters.renyi_any(2.5, 1e-5, orders)
+    _, state = high.update(Gaussian(12.0), high.init())
+    wanted = low.update(Gaussian(12.0), low.init())[1]
+    found = filters.lower_budget(filters.renyi_any(3.0, 1e-5, orders), state, low)
+    assert np.allclose(low.spent(found), low.spent(wanted), rtol=1e-6)
+    assert (np.asarray(low.spent(found)) >= np.asarray(low.spent(wanted))).all()
