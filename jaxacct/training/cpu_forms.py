@@ -26,9 +26,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-# The types of which XLA keeps the groups of features in a convolution apart. Of others (float64), and of groups of a
-# batch in any type, it makes one convolution, with zeros between the groups: 0 times infinity, in one example's group,
-# is a NaN in all others'.
+# The types of which XLA keeps the groups of features in a convolution apart. Of others (float64), and in some places of
+# groups of a batch in any type, it makes one convolution, with zeros between the groups: 0 times infinity, in one
+# example's group, is a NaN in all others'.
 _GROUPED = ("float32", "float16", "bfloat16")
 # Functions of JAX's that look at all entries of an array to compute one.
 _TOGETHER = {"regularized_incomplete_beta": "jax.scipy.special.betainc"}
