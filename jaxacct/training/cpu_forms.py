@@ -10,6 +10,8 @@ matrices, one a group. XLA convolves one group after the other, in twice the tim
 Gradients of maximum pooling over windows that do not overlap: comparisons of whole arrays. XLA visits the entries one
 by one, in four times the time.
 
+Groups that XLA would mix, so that a row that is not finite spoils the others, are kept apart on the way.
+
 `in_cpu_form` writes these forms into the program itself; what is computed is the same, up to the order of additions.
 """
 
@@ -22,12 +24,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.extend import core
 
-# The types of which XLA keeps the groups of a convolution apart. Of others (float64) it makes one convolution, with a
-# kernel of zeros between the groups: 0 times infinity, in one example's group, is a NaN in all others'.
+# The types of which XLA keeps the groups of features in a convolution apart. Of others (float64), and in some places of
+# groups of a batch in any type, it makes one convolution, with zeros between the groups: 0 times infinity, in one
+# example's group, is a NaN in all others'.
 _GROUPED = ("float32", "float16", "bfloat16")
+# Functions of JAX's that look at all entries of an array to compute one.
+_TOGETHER = {"regularized_incomplete_beta": "jax.scipy.special.betainc"}
 _INLINED = ("jit", "pjit", "closed_call", "core_call")
 # Most entries of the windows that a convolution in groups is cut into: 256 MB of float32.
 _MOST_WINDOWS = 2**26
@@ -38,21 +42,19 @@ _MOST_POOLED = 16
 def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with its convolutions and poolings, and those of the functions that it calls, in these forms.
 
-    What stands inside loops and conditions of ``function`` itself stays as it is, and so does everything outside of a
-    program (where each operation is compiled alone) unless it is wider than float32, on another backend, and where this
-    version of JAX does not let its programs be rewritten. Apply it to what has been differentiated and mapped already:
-    rules of custom derivatives do not survive.
+    What stands inside loops and conditions of ``function`` itself stays as it is, and so does everything where this
+    version of JAX does not let its programs be rewritten, and on another backend everything but groups of a batch.
+    Apply it to what has been differentiated and mapped already: rules of custom derivatives do not survive.
 
-    Raises ValueError for convolutions in groups, wider than float32, that stand inside of loops and conditions.
+    Raises ValueError where one row would change another's result: for convolutions inside of loops and conditions whose
+    groups, one an example, XLA would mix, and for functions of JAX's that look at all rows.
     """
 
     def rewritten(*arguments: Any) -> Any:
-        leaves = jax.tree.leaves(arguments)
-        wanted = any(isinstance(leaf, Tracer) or jnp.result_type(leaf) == "float64" for leaf in leaves)
-        if not wanted or jax.default_backend() != "cpu" or not hasattr(core.Primitive, "get_bind_params"):
+        if not hasattr(core.Primitive, "get_bind_params"):
             return function(*arguments)
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        _refuse_wide(closed.jaxpr, inside=False)
+        _refuse_mixed(closed.jaxpr, inside=False)
         if not _has_any(closed.jaxpr):
             return function(*arguments)
         results = _evaluated(closed.jaxpr, closed.consts, jax.tree.leaves(arguments))
@@ -63,26 +65,40 @@ def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _has_any(jaxpr: core.Jaxpr) -> bool:
     return any(
-        equation.primitive.name in _FORMS or (equation.primitive.name in _INLINED and _has_any(_inner(equation).jaxpr))
+        _has_form(equation) or (equation.primitive.name in _INLINED and _has_any(_inner(equation).jaxpr))
         for equation in jaxpr.eqns
     )
 
 
-def _refuse_wide(jaxpr: core.Jaxpr, inside: bool) -> None:
-    """Raises ValueError where groups that XLA would mix are out of reach: ``inside`` of a loop or condition."""
+def _has_form(equation: core.JaxprEqn) -> bool:
+    on_cpu = jax.default_backend() == "cpu"
+    return equation.primitive.name in _FORMS and (on_cpu or equation.params.get("batch_group_count", 1) > 1)
+
+
+def _refuse_mixed(jaxpr: core.Jaxpr, inside: bool) -> None:
+    """Raises ValueError where rows would be mixed: by some functions; by groups ``inside`` of a loop or condition."""
     for equation in jaxpr.eqns:
-        if inside and equation.primitive.name == "conv_general_dilated":
-            kind = equation.outvars[0].aval.dtype.name  # pyright: ignore[reportAttributeAccessIssue]
-            if equation.params["feature_group_count"] > 1 and kind not in _GROUPED:
-                raise ValueError(
-                    f"loss must not convolve in {kind} inside a loop or condition, where an example that is not finite "
-                    "spoils the others' gradients on a CPU: convolve in float32"
-                )
+        if equation.primitive.name in _TOGETHER:
+            raise ValueError(
+                f"loss must not use {_TOGETHER[equation.primitive.name]}: it refines all rows until the last one has "
+                "converged, so that a row's last bits depend on the other rows"
+            )
+        if inside and equation.primitive.name == "conv_general_dilated" and _is_mixed(equation):
+            raise ValueError(
+                "loss must not convolve in groups, or in float64, inside a loop or condition, where an example that is "
+                "not finite spoils the others' gradients: write the loop out, or convolve in float32"
+            )
         for value in equation.params.values():
             for one in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(one, core.ClosedJaxpr | core.Jaxpr):
                     inner = one.jaxpr if isinstance(one, core.ClosedJaxpr) else one
-                    _refuse_wide(inner, inside or equation.primitive.name not in _INLINED)
+                    _refuse_mixed(inner, inside or equation.primitive.name not in _INLINED)
+
+
+def _is_mixed(equation: core.JaxprEqn) -> bool:
+    kind = equation.outvars[0].aval.dtype.name  # pyright: ignore[reportAttributeAccessIssue]
+    groups = equation.params["feature_group_count"]
+    return equation.params["batch_group_count"] > 1 or (groups > 1 and kind not in _GROUPED)
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr:
@@ -98,7 +114,7 @@ def _evaluated(jaxpr: core.Jaxpr, constants: Sequence[Any], arguments: Sequence[
     for equation in jaxpr.eqns:
         inputs = [value(atom) for atom in equation.invars]
         name = equation.primitive.name
-        found = _FORMS[name](*inputs, **equation.params) if name in _FORMS else None
+        found = _FORMS[name](*inputs, **equation.params) if _has_form(equation) else None
         if found is not None:
             outputs = [found]
         elif name in _INLINED and _has_any(_inner(equation).jaxpr):
@@ -118,6 +134,10 @@ def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: Any, *
     images, kernels, outputs = dimension_numbers
     # (batch, feature, *space); kernels (output feature, input feature, *space).
     image, kernel = image.transpose(images), kernel.transpose(kernels)
+    if (groups := parameters["batch_group_count"]) > 1:  # the same sums, as groups of features
+        split = image.reshape(groups, -1, *image.shape[1:]).swapaxes(0, 1)
+        image = split.reshape(split.shape[0], -1, *image.shape[2:])
+        parameters |= {"batch_group_count": 1, "feature_group_count": groups}
     found = _in_matrices(image, kernel, **parameters)
     if found is None:
         whole = image.dtype.name in _GROUPED or parameters["feature_group_count"] == 1
@@ -161,12 +181,11 @@ def _in_matrices(
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
     feature_group_count: int,
-    batch_group_count: int,
     **parameters: Any,
 ) -> jax.Array | None:
     """The convolution in groups as one product of matrices a group; None unless outputs are fewer than a kernel's."""
     groups, window = feature_group_count, kernel.shape[2:]
-    if groups == 1 or batch_group_count > 1 or not math.prod(image.shape) * math.prod(kernel.shape):
+    if groups == 1 or not math.prod(image.shape) * math.prod(kernel.shape):
         return None
     batch, features = image.shape[0], kernel.shape[1]
     spread = [(low, high, step - 1) for (low, high), step in zip(padding, lhs_dilation, strict=True)]

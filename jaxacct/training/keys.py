@@ -164,4 +164,5 @@ def _is_same(one: jax.Array, other: jax.Array) -> bool:
     if one is other or _validate.is_traced(one) or _validate.is_traced(other):
         return one is other
     with jax.ensure_compile_time_eval():
-        return np.array_equal(*(np.asarray(jax.random.key_data(key)) for key in (one, other)))
+        words, others = (np.asarray(jax.random.key_data(key)) for key in (one, other))
+    return np.array_equal(words, others)

@@ -145,7 +145,7 @@ WIDE = {
     "as large as the image": ((5, 5, 2), (5, 5, 2, 3), {"padding": "VALID"}),
     "in one dimension": ((4, 2), (4, 2, 3), {"padding": "VALID", "dimension_numbers": ("NHC", "HIO", "NHC")}),
     "in groups": ((4, 4, 4), (4, 4, 2, 4), {"padding": "VALID", "feature_group_count": 2}),
-    "spread": ((3, 3, 2), (5, 5, 2, 3), {"padding": "VALID", "lhs_dilation": (2, 2)}),
+    "spread": ((3, 3, 2), (5, 5, 2, 3), {"padding": [(0, 0)] * 2, "lhs_dilation": (2, 2)}),
 }
 
 
@@ -174,17 +174,38 @@ def test_a_row_that_is_not_finite_spoils_no_other_rows_convolution(name, jitted,
     np.testing.assert_allclose(found[others], alone[others], rtol=1e-3, atol=1e-4)
 
 
-def test_wide_convolutions_that_no_form_reaches_are_refused():
+@pytest.mark.parametrize(
+    ("dtype", "groups", "reached"), [("float32", 1, True), ("float32", 2, False), ("float64", 1, False)]
+)
+def test_convolutions_that_no_form_reaches_are_refused_where_xla_would_mix_rows(dtype, groups, reached):
     def loss(kernel, images):
         def step(total, image):
-            return total + jnp.sum(jnp.sin(jax.lax.conv(image[None], kernel, (1, 1), "VALID"))), None
+            found = jax.lax.conv_general_dilated(image[None], kernel, (1, 1), "VALID", feature_group_count=groups)
+            return total + jnp.sum(jnp.sin(found)), None
 
         return jax.lax.scan(step, jnp.zeros((), kernel.dtype), images)[0]
 
-    for dtype, wide in ((jnp.float32, False), (jnp.float64, True)):
-        with jax.enable_x64(wide):
-            kernel, images = jnp.ones((3, 2, 5, 5), dtype), jnp.ones((4, 2, 2, 5, 5), dtype)
-            if wide:
-                with pytest.raises(ValueError, match="must not convolve in float64 inside a loop"):
-                    training.per_example_gradients(loss, kernel, images)
-            assert jnp.all(jnp.isfinite(training.per_example_gradients(loss, jnp.float32(kernel), jnp.float32(images))))
+    with jax.enable_x64(dtype == "float64"):
+        kernel, images = jnp.ones((4, 2, 3, 3), dtype), jnp.ones((3, 2, 2 * groups, 3, 3), dtype).at[1].set(jnp.inf)
+        if reached:
+            assert np.all(np.isfinite(training.per_example_gradients(loss, kernel, images)[jnp.array([0, 2])]))
+        else:
+            with pytest.raises(ValueError, match="loss must not convolve in groups, or in float64, inside a loop"):
+                training.per_example_gradients(loss, kernel, images)
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_a_function_that_computes_all_rows_until_the_last_converges_is_refused(looped):
+    """Of eight rows the sum moved by 14 clip norms, where their gradients were differences that cancel."""
+
+    def loss(weight, x):
+        found = jax.scipy.special.betainc(jnp.exp(x[1]), jnp.exp(x[2]), jax.nn.sigmoid(x[0]))
+        return weight * found
+
+    def in_a_loop(weight, x):
+        return jax.lax.fori_loop(0, 2, lambda _, total: total + loss(weight, x), 0.0)
+
+    take = training.per_example_gradients
+    with pytest.raises(ValueError, match=r"loss must not use jax\.scipy\.special\.betainc"):
+        take(in_a_loop if looped else loss, jnp.float32(1.0), jnp.ones((8, 3)))
+    assert np.all(np.isfinite(take(lambda w, x: w * jax.scipy.special.gammainc(1.0, x[0]), 1.0, jnp.ones((8, 3)))))
