@@ -5,7 +5,6 @@
     certified.register()                                     # once; the name is "jaxacct"
     engine = opacus.PrivacyEngine(accountant="jaxacct")
     model, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, ...)
-    engine.accountant.sampled_by(loader)                     # Poisson samples; else each step is charged as unsampled
     engine.get_epsilon(1e-5)                                 # a certified upper bound
 
 `CertifiedAccountant` composes the steps that were run as if they had been fixed in advance. Where the number of steps,
@@ -23,6 +22,7 @@ from __future__ import annotations
 
 import collections
 import importlib
+import inspect
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ import numpy as np
 from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
 
 from jaxacct import _validate, accounting
-from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, valid_step
+from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, rate_of_engine, valid_step
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ class BudgetExhausted(RuntimeError):
 class CertifiedAccountant(IAccountant):
     """Opacus's ``IAccountant`` with this library's upper bounds, for Gaussian steps fixed in advance.
 
-    Opacus tells an accountant nothing about the sampler. Steps of an optimizer are charged as Poisson samples only
-    after `sampled_by` has seen the loader; until then each is charged as if every record were in every batch, which
-    holds for whatever loader has a record at most once in a batch, and `get_epsilon` warns. Neighbours are
-    add-or-remove for Poisson samples. Without them they differ in one record that is replaced by a zero gradient:
-    a record that is removed from a shuffled data set moves others into other batches.
+    Steps of an optimizer are charged as Poisson samples only where the loader was seen to draw them: by
+    ``PrivacyEngine.make_private``, whose loader is looked at, or by `sampled_by`. All others
+    (``poisson_sampling=False``) are charged as if every record were in every batch, which holds for whatever loader
+    has a record at most once in a batch, and `get_epsilon` warns. Neighbours are add-or-remove for Poisson samples.
+    Without them they differ in one record that is replaced by a zero gradient: one that is removed from a shuffled
+    data set moves others into other batches.
 
     Steps given to `step` or in a ``history`` are taken at their word: Poisson samples at the rate that is stated.
     """
@@ -63,9 +64,9 @@ class CertifiedAccountant(IAccountant):
         self._unchecked = 0
 
     def sampled_by(self, loader: object) -> float:
-        """Charges the optimizer's steps from now on as Poisson samples of this loader; returns its rate.
+        """Charges steps from now on as Poisson samples of this loader, and returns its rate.
 
-        Call it after ``make_private`` and before the first step.
+        For hooks that were not made by ``PrivacyEngine.make_private``; call it before the first step.
 
         Raises:
             ValueError: a loader that does not draw Poisson samples; see `check_loader`.
@@ -94,9 +95,9 @@ class CertifiedAccountant(IAccountant):
         found = float(self.bounds(delta).upper)
         if self._unchecked:
             warnings.warn(
-                f"{self._unchecked} steps are charged as if every record were in every batch, because no loader of "
-                f"Poisson samples was checked before them: epsilon {found:.4g} at delta {float(delta):g}. Where loader "
-                "draws Poisson samples, call accountant.sampled_by(loader) before the first step",
+                f"{self._unchecked} steps are charged as if every record were in every batch, because their "
+                f"loader was not seen to draw Poisson samples: epsilon {found:.4g} at delta {float(delta):g}. Where it "
+                "does, call accountant.sampled_by(loader) before the first step",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -131,11 +132,14 @@ class CertifiedAccountant(IAccountant):
     def get_optimizer_hook_fn(self, sample_rate: float) -> Any:
         """What Opacus attaches to its optimizer; refuses optimizers of unknown types before their update."""
 
+        frame = inspect.currentframe()
+        seen = rate_of_engine(None if frame is None else frame.f_back)
+
         def hook(optimizer: Any) -> None:
-            rate = 1.0 if self._rate is None else max(self._rate, sample_rate)
-            noise, rate = charged_step(optimizer, rate)
+            known = self._rate if seen is None else seen
+            noise, rate = charged_step(optimizer, 1.0 if known is None else max(known, sample_rate))
             self.step(noise_multiplier=noise, sample_rate=rate)
-            self._unchecked += self._rate is None
+            self._unchecked += known is None
 
         return hook
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
+import opacus  # pyright: ignore[reportMissingImports]
 import opacus.optimizers as known  # pyright: ignore[reportMissingImports]
 from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
     DistributedUniformWithReplacementSampler,
@@ -64,6 +66,20 @@ def check_loader(loader: object, rate: float | None = None) -> float:
     if rate is not None and found > rate * (1 + 1e-12):
         raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
     return found
+
+
+def rate_of_engine(caller: FrameType | None) -> float | None:
+    """The rate of the loader that ``PrivacyEngine.make_private`` has made, where ``caller`` is it; None elsewhere.
+
+    Opacus asks an accountant for a hook without a word about the sampler; the loader that it is about to return is in
+    the frame that asks. It is None for one that does not draw Poisson samples.
+    """
+    if caller is None or caller.f_code is not opacus.PrivacyEngine.make_private.__code__:
+        return None
+    try:
+        return check_loader(caller.f_locals.get("data_loader"))
+    except ValueError:
+        return None
 
 
 def charged_step(optimizer: Any, rate: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ certified = pytest.importorskip("jaxacct.interop.opacus")
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's and Opacus's own
 
 
-def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True, checked=True, **clipping):
+def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True, **clipping):
     torch.manual_seed(0)
     x = torch.randn(size, 8)
     data = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
@@ -30,8 +30,6 @@ def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True, chec
         poisson_sampling=poisson,
         **{"max_grad_norm": 1.0, **clipping},
     )
-    if poisson and checked and accountant == "jaxacct":
-        engine.accountant.sampled_by(private[-1])
     return engine, *private
 
 
@@ -121,21 +119,37 @@ def test_samplers_that_are_not_accounted_for_are_refused():
             certified.CertifiedAccountant().sampled_by(loader)
 
 
-def test_steps_of_a_loader_that_was_not_checked_are_charged_as_unsampled():
-    """A shuffled epoch answered 1.98, as if sampled; one Gaussian alone has 4.377."""
-    for poisson in (True, False):
-        engine, model, optimizer, loader = made(poisson=poisson, checked=False)
+def test_steps_that_are_not_seen_to_be_poisson_samples_are_charged_as_unsampled():
+    """A shuffled epoch answered as if sampled (2.85 here); one Gaussian alone has 4.377."""
+    for by_hand in (False, True):
+        engine, model, optimizer, loader = made(poisson=by_hand)
+        if by_hand:
+            optimizer.attach_step_hook(engine.accountant.get_optimizer_hook_fn(0.1))
         trained(model, optimizer, lambda: loader)  # noqa: B023
         with pytest.warns(RuntimeWarning, match=r"10 steps are charged .*epsilon 17\.86 .*sampled_by"):
             found = engine.get_epsilon(1e-5)
         assert found == pytest.approx(float(jaxacct.epsilon(jaxacct.Gaussian(1.0), 1e-5, steps=10).upper), rel=1e-12)
-        assert found >= float(jaxacct.epsilon(jaxacct.Gaussian(1.0), 1e-5).lower)
-    # The check comes before the first step: what was charged stays charged.
-    engine, model, optimizer, loader = made()
-    trained(model, optimizer, lambda: loader)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert engine.get_epsilon(1e-5) < 2.0
+    sampled = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.1), 1e-5, steps=10)
+    for by_hand in (False, True):
+        engine, model, optimizer, loader = made()
+        if by_hand:
+            assert engine.accountant.sampled_by(loader) == 0.1
+            optimizer.attach_step_hook(engine.accountant.get_optimizer_hook_fn(0.1))
+        trained(model, optimizer, lambda: loader)  # noqa: B023
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert engine.get_epsilon(1e-5) == float(sampled.upper)
+
+
+def test_noise_for_a_target_is_what_the_run_is_charged():
+    loader, plain = made()[3], torch.nn.Linear(8, 2)
+    engine = opacus.PrivacyEngine(accountant="jaxacct")
+    model, optimizer, loader = engine.make_private_with_epsilon(
+        module=plain, optimizer=torch.optim.SGD(plain.parameters(), lr=0.1), data_loader=loader,
+        target_epsilon=3.0, target_delta=1e-5, epochs=2, max_grad_norm=1.0,
+    )  # fmt: skip
+    trained(model, optimizer, lambda: loader, epochs=2)
+    assert 2.9 < engine.get_epsilon(1e-5) <= 3.0
 
 
 def test_accumulated_batches_are_charged_for_a_record_in_each():
@@ -194,7 +208,6 @@ def test_optimizers_that_may_release_more_than_the_noisy_gradient_are_refused():
 def test_optimizers_that_release_a_noisy_gradient_alone_are_charged(clipping):
     engine, model, optimizer, *criterion, loader = made(**clipping)
     criterion = criterion[0] if criterion else torch.nn.CrossEntropyLoss()
-    engine.accountant.sampled_by(loader)
     stop = certified.BudgetStop(filters.renyi(40.0, 1e-5, order=8), optimizer, loader)
     for x, y in stop.batches():
         optimizer.zero_grad()
