@@ -2,8 +2,8 @@
 
 Every clipped coordinate is truncated towards zero to a multiple of a fixed quantum, and whole numbers are added: one
 vector more moves the sum by at most the clip norm, and a sum of given vectors does not depend on their order, on the
-pieces that they come in or on the number of devices (docs/proofs/training.md). A coordinate v, in units of the clip norm, is held in two int32 limbs,
-v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
+pieces that they come in or on the number of devices (docs/proofs/training.md). A coordinate v, in units of the clip
+norm, is held in two int32 limbs, v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
 """
 
 from __future__ import annotations
