@@ -1,9 +1,9 @@
 """Exact sums of clipped vectors in fixed point, so that rounding adds nothing to a query's sensitivity.
 
-Every clipped coordinate is truncated towards zero to a multiple of a fixed quantum, and whole numbers are added: the
-sum has sensitivity at most the clip norm, and does not depend on the order, on the physical batch or on the number of
-devices (docs/proofs/training.md). A coordinate v, in units of the clip norm, is held in two int32 limbs,
-v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
+Every clipped coordinate is truncated towards zero to a multiple of a fixed quantum, and whole numbers are added: one
+vector more moves the sum by at most the clip norm, and a sum of given vectors does not depend on their order, on the
+pieces that they come in or on the number of devices (docs/proofs/training.md). A coordinate v, in units of the clip
+norm, is held in two int32 limbs, v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
 """
 
 from __future__ import annotations

@@ -96,3 +96,12 @@ def test_a_key_of_no_piece_is_named():
     for wrong in (0, jnp.zeros(2, jnp.uint32), jax.random.split(jax.random.key(0))):
         with pytest.raises(ValueError, match="key must be a typed scalar PRNG key"):
             sample_pieces(np.ones(3, bool), 2, wrong)
+
+
+def test_a_piece_may_be_larger_than_any_sample():
+    mask = np.random.default_rng(0).random(40_000) < 0.1  # index and lane do not fit into one word
+    for key in (None, jax.random.key(0)):
+        sample = sample_pieces(mask, 2**17, key)
+        taken = [take_piece(sample, number) for number in range(int(sample.pieces))]
+        seen = np.concatenate([np.asarray(indices)[np.asarray(valid)] for indices, valid in taken])
+        assert sorted(seen) == np.flatnonzero(mask).tolist()
