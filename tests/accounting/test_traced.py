@@ -380,3 +380,11 @@ def test_tables_of_float32_numbers_that_miss_the_sum_one_are_bounded_in_programs
 def test_programs_say_that_they_make_no_tables_of_traced_numbers():
     with jax.enable_x64(True), jaxacct.without_callbacks(), pytest.warns(RuntimeWarning, match="RandomAllocation"):
         jax.jit(lambda sigma: jaxacct.epsilon(jaxacct.RandomAllocation(Gaussian(sigma), 10), 1e-5)).lower(1.0)
+
+
+def test_compiled_programs_know_nothing_of_what_is_no_number_of_runs():
+    with jax.enable_x64(True), jaxacct.without_callbacks():
+        compiled = jax.jit(lambda sigma, steps: jaxacct.epsilon(sampled(sigma, 1e-3), 1e-5, steps=steps).upper)
+        for sigma, steps in ((1.0, np.nan), (1.0, 2.5), (1.0, -3.0), (np.nan, 10.0), (-1.0, 10.0)):
+            assert compiled(sigma, steps) == np.inf
+        assert compiled(1.0, 10.0) < 0.1

@@ -56,7 +56,13 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
             low, high = (_delta if kind == "delta" else _epsilon)(both, goal, (lower, upper))
             return times + 1, (jnp.fmax(lower, low), jnp.fmin(upper, high))
 
-        wide = lambda state: (state[0] < _PASSES) & ~(state[1][0] >= (1.0 - _TIGHT) * state[1][1])  # noqa: E731
+        def wide(state: tuple[Array, Bounds]) -> Array:
+            times, (lower, upper) = state
+            return counted & (times < _PASSES) & ~(lower >= (1.0 - _TIGHT) * upper)
+
+        # Other counts have no digits, and would be no runs at all; NaN is one of them.
+        whole = (counts >= 0.0) & (counts == jnp.floor(counts)) & (counts <= 2.0**_DIGITS)
+        counted = whole.all() & (total >= 1.0)
         return while_loop(wide, narrower, (jnp.int32(0), known))[1]
 
     return jax.lax.map(one, (groups, counts, goal, known))
