@@ -12,16 +12,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64, settled
-from jaxacct._numerics.host import at_hand, not_negative
+from jaxacct._numerics.host import at_hand, not_negative, on_host
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.marks import word_of
 from jaxacct.filters.printing import number
 from jaxacct.losses.renyi import renyi as _curve
 from jaxacct.mechanisms.base import Mechanism
@@ -30,9 +33,13 @@ _LEAST, _MOST = 2.0**-60, 2.0**90
 
 
 class RenyiOdometerState(NamedTuple):
-    """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3]."""
+    """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3].
+
+    ``mark`` is of the odometer's order (:mod:`jaxacct.filters.marks`).
+    """
 
     pieces: Array
+    mark: Array | None = None
 
     def __repr__(self) -> str:
         return f"RenyiOdometerState(divergence {number(join(self.pieces)) if at_hand(self.pieces) else self.pieces})"
@@ -57,24 +64,42 @@ class RenyiOdometer(AtOneOrder):
 
     def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""
-        return RenyiOdometerState(jnp.zeros(3, jnp.float32))
+        return RenyiOdometerState(jnp.zeros(3, jnp.float32), jnp.uint32(self._mark()))
+
+    def _mark(self) -> np.uint32:
+        return np.uint32(word_of((type(self).__name__, self.order)))
+
+    def _own(self, state: RenyiOdometerState) -> Array | np.ndarray:
+        """Whether a state is of this order: divergences at another one say nothing."""
+        return np.asarray(False) if state.mark is None else on_host(state.mark) == self._mark()
 
     def update(self, query: Mechanism | ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
         Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
 
+        Returns:
+            The state; of an odometer of another order, one with an infinite sum.
+
         Raises:
             ValueError: a query of another type.
         """
         cost = not_negative(query) if is_scalar_query(query) else _curve(query, self.order)
         (cost,) = settled(cost)
-        return _update(cost, state)
+        return RenyiOdometerState(_update(cost, state.pieces, self._own(state)), state.mark)
 
     @rounded(up=True)
     def spent(self, state: RenyiOdometerState) -> Array:
-        """The sum so far, rounded up, in the caller's float type."""
-        return join(state.pieces)
+        """The sum so far, rounded up, in the caller's float type.
+
+        Raises:
+            ValueError: a concrete state of another order. In a program its sum is infinite.
+        """
+        own = self._own(state)
+        if at_hand(own) and not np.all(own):
+            raise ValueError(f"state must be one of this odometer, of order {self.order:g}, got {state!r:.200}")
+        total = join(state.pieces)
+        return array_module(own, total).where(own, total, np.inf)
 
     def result(self, output: object, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
@@ -83,10 +108,10 @@ class RenyiOdometer(AtOneOrder):
 
 @reentrant_x64
 @jax.jit
-def _update(cost: ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
-    cost = jnp.asarray(cost, jnp.float64)
-    total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+def _update(cost: ArrayLike, pieces: Array, own: Array) -> Array:
+    cost = jnp.where(own, jnp.asarray(cost, jnp.float64), jnp.inf)
+    total = inflated(join(pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
     held = split_exact(jnp.where(total <= _MOST, total, 0.0))
-    return RenyiOdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
+    return jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf))

@@ -52,7 +52,7 @@ def keeps(kind: type) -> Callable[[T], T]:
 
         def given(args: Any, kwargs: Any) -> dict[str, Any]:
             if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
-                method(*args, **kwargs)  # too many arguments, or one twice: as with one that is missing, Python complains
+                method(*args, **kwargs)  # too many arguments, or one twice: Python complains, as where one is missing
             found = dict(zip(names, args, strict=False)) | kwargs
             if not isinstance(found.get("state"), kind) and "state" in found:
                 raise ValueError(

@@ -334,3 +334,15 @@ def test_the_odometer_adds_costs_rounded_up_in_either_precision():
     assert found.output == "y"
     with pytest.raises(ValueError, match="order must be"):
         expost.RenyiOdometer(0.5)
+
+
+def test_an_odometer_of_another_order_does_not_go_on_with_a_state():
+    mine, other = expost.RenyiOdometer(8.0), expost.RenyiOdometer(2.0)
+    state = other.update(0.1, other.init())
+    with pytest.raises(ValueError, match=r"state must be one of this odometer, of order 8"):
+        mine.spent(state)
+    assert jax.jit(mine.spent)(state) == np.inf
+    assert other.spent(mine.update(0.1, state)) == np.inf
+    assert float(other.spent(state)) == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="state must be one"):
+        mine.spent(expost.RenyiOdometerState(state.pieces))
