@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 import opacus.optimizers as known  # pyright: ignore[reportMissingImports]
-from opacus import PrivacyEngine  # pyright: ignore[reportMissingImports]
+from opacus.privacy_engine import PrivacyEngine  # pyright: ignore[reportMissingImports]
 from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
     DistributedUniformWithReplacementSampler,
     UniformWithReplacementSampler,
