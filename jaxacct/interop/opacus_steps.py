@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-import opacus  # pyright: ignore[reportMissingImports]
 import opacus.optimizers as known  # pyright: ignore[reportMissingImports]
+from opacus.privacy_engine import PrivacyEngine  # pyright: ignore[reportMissingImports]
 from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
     DistributedUniformWithReplacementSampler,
     UniformWithReplacementSampler,
@@ -74,7 +74,7 @@ def rate_of_engine(caller: FrameType | None) -> float | None:
     Opacus asks an accountant for a hook without a word about the sampler; the loader that it is about to return is in
     the frame that asks. It is None for one that does not draw Poisson samples.
     """
-    if caller is None or caller.f_code is not opacus.PrivacyEngine.make_private.__code__:  # pyright: ignore[reportAttributeAccessIssue]
+    if caller is None or caller.f_code is not PrivacyEngine.make_private.__code__:
         return None
     try:
         return check_loader(caller.f_locals.get("data_loader"))
