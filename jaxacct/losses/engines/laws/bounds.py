@@ -25,10 +25,10 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey
 Runs = list[tuple[Pair, int]]  # pairs of one setting, and how often each runs
 
 MOST_RUNS = 2.0**53  # beyond which counts are no whole numbers
-_SECOND, _MOST = 256, 1536  # points of a law that tell how wide bounds are; the most
+_SECOND, _MOST = 256, 2048  # points of a law that tell how wide bounds are; the most
 _PASSES = 5
 _TIGHT = {"epsilon": 1e-4, "delta": 4e-4}  # relative width that ends it, and that the number of points aims at
-_DEEP, _DEEP_TIGHT = 1e-12, 2e-3  # a delta below which that width will do
+_DEEP, _DEEP_TIGHT = 1e-12, 4e-3  # a delta below which that width will do
 
 
 def law_bounds(
