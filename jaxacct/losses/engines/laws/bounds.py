@@ -79,7 +79,7 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
             return bounds
         found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
-        width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else np.inf
+        width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else (np.inf if bounds[1] > 0 else 0.0)
         wanted = _DEEP_TIGHT if kind == "delta" and bounds[1] < _DEEP else _TIGHT[kind]
         if width <= wanted or bounds[1] <= enough or size == _MOST:
             break
