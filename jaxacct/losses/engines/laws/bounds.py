@@ -25,10 +25,10 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey
 Runs = list[tuple[Pair, int]]  # pairs of one setting, and how often each runs
 
 MOST_RUNS = 2.0**53  # beyond which counts are no whole numbers
-_SECOND, _MOST = 256, 1536  # points of a law that tell how wide bounds are; the most
+_SECOND, _MOST = 256, 2048  # points of a law that tell how wide bounds are; the most
 _PASSES = 5
 _TIGHT = {"epsilon": 1e-4, "delta": 4e-4}  # relative width that ends it, and that the number of points aims at
-_DEEP, _DEEP_TIGHT = 1e-12, 2e-3  # a delta below which that width will do
+_DEEP, _DEEP_TIGHT = 1e-12, 4e-3  # a delta below which that width will do
 
 
 def law_bounds(
@@ -79,7 +79,7 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
             return bounds
         found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
-        width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else np.inf
+        width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else (np.inf if bounds[1] > 0 else 0.0)
         wanted = _DEEP_TIGHT if kind == "delta" and bounds[1] < _DEEP else _TIGHT[kind]
         if width <= wanted or bounds[1] <= enough or size == _MOST:
             break
