@@ -52,7 +52,8 @@ def check_examples(examples: int) -> int:
 
 def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
     """Norms as an array, traced or not, before a compiled program sees them."""
-    _validate.numbers(norms=norms)
+    if not isinstance(norms, Array):  # JAX's are numbers, and may lie on devices of other processes
+        _validate.numbers(norms=norms)
     found = norms if isinstance(norms, Array) else np.asarray(norms)
     if found.shape != (examples,) or not jnp.issubdtype(found.dtype, jnp.floating):
         raise ValueError(f"norms must be {examples} floats, one for each example, got {found.dtype}{found.shape}")
