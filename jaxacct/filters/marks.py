@@ -131,7 +131,7 @@ def described(value: object) -> str:
 def shown(state: object) -> str:
     """A state in words, whatever it holds."""
     try:
-        return f"{state!r:.200}"
+        return _validate.shown(state)
     except (ValueError, TypeError, IndexError, AttributeError):
         return type(state).__name__
 

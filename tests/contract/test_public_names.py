@@ -9,7 +9,7 @@ import pytest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FILES = sorted(file for file in TESTS.rglob("*.py") if "internals" not in file.parts)
-OTHERS = {"_asdict", "_exit", "_kernel_spec", "_replace"}  # of `os`, of Jupyter, of named tuples
+OTHERS = {"_asdict", "_exit", "_fields", "_kernel_spec", "_replace"}  # of `os`, of Jupyter, of named tuples
 
 
 def imported(tree):

@@ -103,7 +103,7 @@ def test_a_sweep_draws_upper_bounds_and_leaves_out_what_is_not_certified():
         (lambda: plotting.privacy_profile(Gaussian(1.0), steps=0), "steps"),
         (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.5, log=True), "smallest"),
         (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.0, log=True), "smallest"),
-        (lambda: plotting.pld(PLD(np.zeros((2, 8)), np.zeros(2), None)), "batch"),
+        (lambda: plotting.pld(PLD(np.full((2, 8), 0.125), np.zeros(2), LossGrid(1.0, -4, 8))), "batch"),
         (lambda: plotting.pld(Gaussian(1.0), bins=0), "bins"),
         (lambda: plotting.budget([0.1, 1.2]), "fraction"),
         (lambda: plotting.budget([0.1, np.nan]), "fraction"),
