@@ -136,6 +136,11 @@ def shown(state: object) -> str:
         return type(state).__name__
 
 
+def put_for(filter: Any, state: State, mark: Array | None) -> State:
+    """`put`, on states of filters that mark theirs: whoever else's are as they are."""
+    return state if mark_of(filter) is None else put(state, mark)
+
+
 def put(state: State, mark: Array | None) -> State:
     """``state`` with another mark: on a state of several accounts, on each; None for none."""
     if not (isinstance(state, tuple) and hasattr(state, "_fields")):

@@ -23,7 +23,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.marks import mark_of, put, row_of
+from jaxacct.filters.marks import mark_of, put_for, row_of
 from jaxacct.filters.per_example.examples import (
     INFINITY,
     as_bits,
@@ -79,7 +79,7 @@ class IndividualFilter:
 
     def init(self) -> IndividualState:
         """The state in which nobody has spent anything."""
-        one = put(self.filter.init(), None)
+        one = put_for(self.filter, self.filter.init(), None)
         each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), one)
         return IndividualState(each, jnp.zeros(self.examples, jnp.float32))
 
@@ -128,7 +128,7 @@ class IndividualFilter:
 def _of_all(filter: Any, which: str, state: IndividualState) -> Array:
     """A reading of everybody's state, whose marks are one."""
     own, read = mark_of(filter), getattr(filter, which)
-    return jax.vmap(lambda one: read(put(one, own)))(state.each)
+    return jax.vmap(lambda one: read(put_for(filter, one, own)))(state.each)
 
 
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
@@ -145,7 +145,7 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
     own = mark_of(filter)
 
     def one(query: object, norm: Array, good: Array, bare: Any) -> tuple[Array, Any]:
-        each = put(bare, own)
+        each = put_for(filter, bare, own)
         if hasattr(filter, "update_clipped"):
             admitted, after, scale = filter.update_clipped(query, each)
         else:
@@ -155,7 +155,9 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
             scale = amounts.outward(jnp.asarray(scale, jnp.float64), "float32", up=False)
             # A factor of 1 is exact; below it the product is rounded down by two units.
             allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, deflated(allowed * scale, 2.0**-22), 0.0))
-        return allowed, jax.tree.map(lambda new, old: jnp.where(allowed > 0, new, old), put(after, None), bare)
+        return allowed, jax.tree.map(
+            lambda new, old: jnp.where(allowed > 0, new, old), put_for(filter, after, None), bare
+        )
 
     allowed, each = jax.vmap(one)(asked, clipped, good, state.each)
     return allowed > 0, IndividualState(each, allowed)
