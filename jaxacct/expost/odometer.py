@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.host import at_hand, not_negative, on_host
@@ -24,7 +25,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.marks import word_of
+from jaxacct.filters.described import word_of
 from jaxacct.filters.printing import number
 from jaxacct.losses.renyi import renyi as _curve
 from jaxacct.mechanisms.base import Mechanism
@@ -70,8 +71,9 @@ class RenyiOdometer(AtOneOrder):
         return np.uint32(word_of((type(self).__name__, self.order)))
 
     def _own(self, state: RenyiOdometerState) -> Array | np.ndarray:
-        """Whether a state is of this order: divergences at another one say nothing."""
-        return np.asarray(False) if state.mark is None else on_host(state.mark) == self._mark()
+        """Whether a state is of this order and its pieces are as `init` made them: others have lost some of the sum."""
+        kept = getattr(state.pieces, "dtype", None) == np.float32
+        return np.asarray(False) if state.mark is None or not kept else on_host(state.mark) == self._mark()
 
     def update(self, query: Mechanism | ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
@@ -79,11 +81,12 @@ class RenyiOdometer(AtOneOrder):
         Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
 
         Returns:
-            The state; of an odometer of another order, one with an infinite sum.
+            The state; of an odometer of another order, and of damaged words, one with an infinite sum.
 
         Raises:
-            ValueError: a query of another type.
+            ValueError: a query of another type, or one that holds no plain numbers (a mask, a truth value, a text).
         """
+        _validate.plain(query=query)
         cost = not_negative(query) if is_scalar_query(query) else _curve(query, self.order)
         (cost,) = settled(cost)
         return RenyiOdometerState(_update(cost, state.pieces, self._own(state)), state.mark)
@@ -93,12 +96,14 @@ class RenyiOdometer(AtOneOrder):
         """The sum so far, rounded up, in the caller's float type.
 
         Raises:
-            ValueError: a concrete state of another order. In a program its sum is infinite.
+            ValueError: a concrete state of another order, or not in float32. In a program its sum is infinite.
         """
         own = self._own(state)
         if at_hand(own) and not np.all(own):
-            raise ValueError(f"state must be one of this odometer, of order {self.order:g}, got {state!r:.200}")
-        total = join(state.pieces)
+            raise ValueError(
+                f"state must be one of this odometer, of order {self.order:g}, with float32 pieces, got {state!r:.200}"
+            )
+        total = _sum(state.pieces)
         return array_module(own, total).where(own, total, np.inf)
 
     def result(self, output: object, state: RenyiOdometerState) -> Result:
@@ -106,11 +111,17 @@ class RenyiOdometer(AtOneOrder):
         return Result(output, self.spent(state), self.definition)
 
 
+def _sum(pieces: Array) -> Array:
+    """The sum that pieces hold; infinite where it is no sum of divergences."""
+    total = join(pieces)
+    return array_module(total).where(total >= 0, total, np.inf)
+
+
 @reentrant_x64
 @jax.jit
 def _update(cost: ArrayLike, pieces: Array, own: Array) -> Array:
     cost = jnp.where(own, jnp.asarray(cost, jnp.float64), jnp.inf)
-    total = inflated(join(pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+    total = inflated(_sum(pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
     held = split_exact(jnp.where(total <= _MOST, total, 0.0))

@@ -22,7 +22,8 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import AroundFilter
-from jaxacct.filters.marks import belongs, check_state, described, mark_of, put, static_of
+from jaxacct.filters.described import described
+from jaxacct.filters.marks import belongs, check_state, mark_of, put, static_of
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter
 from jaxacct.filters.menus.units import MenuState
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue

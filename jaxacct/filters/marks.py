@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device, on_host
 from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.described import word_of
 
 State = TypeVar("State")
 _GOLDEN = np.uint32(0x9E3779B9)
@@ -102,30 +102,6 @@ def static_of(filter: Any) -> list[object]:
     """The static fields that belong to what a filter is."""
     fields = [f for f in dataclasses.fields(filter) if f.metadata.get("static") and f.metadata.get("written", True)]
     return [getattr(filter, field.name) for field in fields]
-
-
-def word_of(value: object) -> int:
-    """32 bits of the SHA-256 of what `described` says of a value."""
-    return int.from_bytes(hashlib.sha256(described(value).encode()).digest()[:4], "big")
-
-
-def described(value: object) -> str:
-    """A text for a value that is the same in every process: no addresses; functions by their names."""
-    if value is None or isinstance(value, bool | str):
-        return repr(value)
-    if isinstance(value, int | float | np.number):
-        return float(value).hex()
-    if isinstance(value, tuple | list):
-        return f"({','.join(map(described, value))})"
-    if isinstance(value, np.ndarray | jax.Array):
-        array = np.asarray(value)
-        return f"{array.dtype.str}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
-    if isinstance(value, functools.partial):
-        return f"partial{described((value.func, *value.args, *sorted(value.keywords.items())))}"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held = (described((field.name, getattr(value, field.name))) for field in dataclasses.fields(value))
-        return f"{type(value).__qualname__}({','.join(held)})"
-    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def shown(state: object) -> str:

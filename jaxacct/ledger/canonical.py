@@ -118,6 +118,8 @@ def _checked(text: str, name: str) -> str:
 def _array(value: np.generic | np.ndarray | jax.Array, name: str) -> dict[str, object]:
     if _validate.is_traced(value):
         raise ValueError(f"{name} must be concrete, got a traced value: a ledger lives outside jit, vmap and grad")
+    if isinstance(value, np.ma.MaskedArray):  # NumPy would hand out what the mask hides
+        raise ValueError(f"{name} must hold numbers, got a masked array")
     array = np.asarray(value)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.dtype.str not in _DTYPES:

@@ -19,7 +19,8 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.filters.marks import belongs, word_of
+from jaxacct.filters.described import word_of
+from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -255,8 +256,9 @@ def make_sampled_step(
     `RandomAllocation` and `Shuffled`, which is then paid for as a whole. A refusal changes nothing and halts the run.
 
     A state goes on under the sampler and the filter that it began with: under another mechanism, number of examples or
-    filter every step is refused, with ``report.foreign``, and the state stays as it is. To change the sampler, begin
-    with new keys and the old account: ``init_state(...)._replace(filter_state=state.filter_state)``.
+    filter every step is refused, with ``report.foreign``, and the state stays as it is. To change the sampler or the
+    filter, begin with new keys and the old account: ``init_state(...)._replace(filter_state=state.filter_state)``, or
+    what `jaxacct.filters.lower_budget` makes of it.
 
     Args:
         loss, optimizer, clip_norm, donate: as in :func:`jaxacct.training.make_step`.
@@ -273,7 +275,9 @@ def make_sampled_step(
     _validate.instance(Sampler, sampler=sampler)
     _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
-    mark = np.uint32(word_of((sampler.mechanism, sampler.size)))
+    # Of the filter as well: a fresh account of another one has not paid for the epoch that the batches are from.
+    paid = mark_of(filter)
+    mark = hashed(word_of((sampler.mechanism, sampler.size)), [] if paid is None else [row_of(paid)])
     sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
         raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")

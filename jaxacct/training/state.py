@@ -29,8 +29,8 @@ class TrainState(NamedTuple):
         keys: roots of the private randomness; whoever has them can remove the noise.
         step: () int32, admitted steps so far.
         halted: () bool, True from the first refusal (or last, clipped step) on.
-        run: () uint32, a mark of what drew the batches so far; 0 before the first step. A step of another sampler is
-            refused, because its batches were not paid for; the filter's mark is in ``filter_state``.
+        run: () uint32, a mark of what drew the batches so far, and of the filter that paid for an epoch of them; 0
+            before the first step. A step of another sampler is refused, because its batches were not paid for.
     """
 
     params: Any

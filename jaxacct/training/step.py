@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.amounts import outward
-from jaxacct.filters.marks import belongs, word_of
+from jaxacct.filters.described import word_of
+from jaxacct.filters.marks import belongs
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params

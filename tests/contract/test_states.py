@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import GDP, ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, adversary, filters
+from jaxacct import GDP, ApproximateDP, Gaussian, PoissonSampled, PureDP, RandomizedResponse, adversary, filters
 from tests.contract.filter_cases import CASES, GRID, NATURAL, SYMMETRIC, honest, law, menu, response
 
 every_filter = pytest.mark.parametrize("name", CASES)
@@ -185,6 +186,61 @@ def test_states_of_another_kind_of_filter_in_the_same_clothes_are_refused():
     assert refused(box, query, louder.init())
 
 
+class Family:
+    """A budget family in an object, by a method and by a call."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def curve(self, left):
+        return response(left * self.scale)
+
+    __call__ = curve
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda scale: lambda left: response(left * scale),
+        lambda scale: lambda left, by=scale: response(left * by),
+        lambda scale: functools.partial(lambda by, left: response(left * by), scale),
+        lambda scale: jax.jit(lambda left: response(left * scale)),
+        lambda scale: Family(scale).curve,
+        Family,
+        # As a program that was edited in between: another number in the text, or in a constant of its module.
+        lambda scale: (lambda left: response(left * 1.0)) if scale == 1 else (lambda left: response(left * 3.0)),
+        lambda scale: in_a_module(f"SCALE = {scale}", "lambda left: response(left * SCALE)"),
+        lambda scale: in_a_module(f"def by(left): return left * {scale}", "lambda left: response(by(left))"),
+    ],
+    ids=["closure", "default", "partial", "jit", "method", "object", "text", "constant", "helper"],
+)
+def test_a_budget_family_is_what_it_computes_and_not_what_it_is_called(made):
+    """By its name alone, 4 of 20 steps left of a family thrice as leaky are as many left of another one."""
+    high, low, again = (filters.residue(made(by), honest, 20.0, rounds=9, grid=GRID) for by in (3.0, 1.0, 3.0))
+    _, state = high.update(law(GRID.spacing), high.init())
+    assert refused(low, law(GRID.spacing), state)
+    filters.check_state(again, state)
+
+
+def in_a_module(text, function):
+    """A function of a module with this text."""
+    names = {"response": response, "__name__": "a_program"}
+    exec(text, names)
+    return eval(function, names)
+
+
+def test_units_of_a_menu_with_online_prices_are_another_menus():
+    """They do not say what ran, as `lower_budget` takes it, nor are they charged to the same promise."""
+    plain, online = (
+        filters.priced_menu([PureDP(1.0)], epsilon=2.5, delta=1e-5, unit=16, points=256, online=one)
+        for one in (False, True)
+    )
+    assert int(plain.budget) == int(online.budget)
+    for mine, other in ((plain, online), (online, plain)):
+        assert mine.update(0, mine.init())[0]
+        assert refused(mine, 0, other.init())
+
+
 def test_of_mapped_budgets_each_account_is_refused_by_itself():
     budgets = np.array([0.5, 1.0, 2.0])
     ledgers, single = filters.gdp(budgets), filters.gdp(1.0)
@@ -209,7 +265,7 @@ for name in {names}:
 
 
 def test_a_new_process_gives_the_same_marks():
-    """Functions count by their names, tables by their numbers: nothing depends on addresses or hash seeds."""
+    """Functions count by their code, tables by their numbers: nothing depends on addresses or hash seeds."""
     names = ("gdp", "renyi-any", "approximate-zcdp", "residue", "natural", "natural-undeclared", "priced-menu")
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     program = [sys.executable, "-c", PROGRAM.format(names=names)]

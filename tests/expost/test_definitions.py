@@ -346,3 +346,25 @@ def test_an_odometer_of_another_order_does_not_go_on_with_a_state():
     assert float(other.spent(state)) == pytest.approx(0.1)
     with pytest.raises(ValueError, match="state must be one"):
         mine.spent(expost.RenyiOdometerState(state.pieces))
+
+
+def test_an_odometer_reads_damaged_sums_and_hidden_costs_as_infinite_or_says_so():
+    """A sum in bfloat16, as a cast of a whole program's floats makes it, has lost some of what was spent."""
+    odometer = expost.RenyiOdometer(2.0)
+    state = odometer.update(1.003, odometer.init())
+    damaged = [state.pieces.astype(kind) for kind in (jnp.bfloat16, jnp.float16, jnp.int32)]
+    damaged += [-state.pieces, state.pieces.at[0].set(-jnp.inf), state.pieces.at[1].set(jnp.nan)]
+    for pieces in damaged:
+        words = state._replace(pieces=pieces)
+        for update in (odometer.update, jax.jit(odometer.update)):
+            assert np.isinf(np.asarray(update(0.5, words).pieces)).all()
+        if pieces.dtype == np.float32:
+            assert np.isinf(jax.jit(odometer.spent)(words))
+            assert np.isinf(odometer.spent(words))
+            continue
+        for spent in (odometer.spent, jax.jit(odometer.spent)):
+            with pytest.raises(ValueError, match="with float32 pieces"):
+                spent(words)
+    for hidden in (np.ma.masked, np.ma.array(1.0, mask=True), True):
+        with pytest.raises(ValueError, match="query must"):
+            odometer.update(hidden, state)

@@ -10,6 +10,7 @@ from jaxacct import LossGrid
 from jaxacct.adversary import counterexample
 from jaxacct.filters import natural
 from jaxacct.mechanisms import Gaussian, RandomizedResponse
+from tests.contract.filter_cases import STEP, law
 
 MU = 1.11326725
 RATIOS = (1.5, 2.0, 2.4)
@@ -115,3 +116,15 @@ def test_without_a_family_it_runs_and_promises_nothing():
     other = natural(Gaussian(1.0), responses(), 1)
     with pytest.raises(ValueError, match="query must be a member"):
         other.update(Gaussian(1.0), other.init())
+
+
+def test_what_was_declared_is_no_array_that_others_write_into():
+    """Else a member that is written over is admitted as often as the one that was declared."""
+    budget, member, louder = (law(n * STEP) for n in (10, 1, 8))
+    made = natural(budget, (member,), 20)
+    assert made.update(member, made.init())[0]
+    for curve in (budget, member):
+        np.asarray(curve.masses)[...] = louder.masses
+    with pytest.raises(ValueError, match="query must be a member"):
+        made.update(member, made.init())
+    assert float(made.guarantee.epsilon(1e-6)) == pytest.approx(10 * STEP, abs=1e-4)

@@ -69,3 +69,20 @@ def test_the_condition_is_decided_by_the_law_itself():
     assert 0 < gap <= float(misses.excess) + 1e-12
     with pytest.raises(ValueError, match="family must give a PLD"):
         residue(lambda p: PLD(jnp.ones(1), jnp.zeros(()), LossGrid(1.0, 0, 1)), honest, 1.0, rounds=1, grid=GRID)
+
+
+def test_a_batch_of_queries_is_not_charged_as_one():
+    """Each would be charged to a copy of the account of its own."""
+    made = residue(response, honest, 10.0, rounds=9, grid=GRID)
+    one = made.prepare(RandomizedResponse(STEP))
+    three = PLD(np.stack([np.asarray(one.masses)] * 3), np.zeros(3), one.grid, "upper")
+    for query in (three, RandomizedResponse(np.full(3, STEP))):
+        with pytest.raises(ValueError, match="query must match the state"):
+            made.update(query, made.init())
+
+
+def test_a_budget_is_no_array_that_others_write_into():
+    given = np.array(10.0)
+    made = residue(response, honest, given, rounds=9, grid=GRID)
+    given[...] = 40.0
+    assert float(made.init().parameter) == 10.0

@@ -34,7 +34,13 @@ def test_costs_that_are_none_are_refused_and_kept(path, bad):
     assert ledger.verify().refused == 1
 
 
-@pytest.mark.parametrize("bad", [None, True, "0.1", object(), {"a": 1}, Gaussian, 2**70, jnp.zeros(3), np.array("x")])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None, True, "0.1", object(), {"a": 1}, Gaussian, 2**70, jnp.zeros(3), np.array("x"),
+        np.ma.masked, np.ma.array(0.1, mask=True),
+    ],
+)  # fmt: skip
 def test_queries_that_are_none_raise_and_leave_no_trace(path, bad):
     ledger = Ledger(path, filters.pure_dp(1.0), create=True)
     head = ledger.head

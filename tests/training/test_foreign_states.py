@@ -98,6 +98,23 @@ def test_another_filter_refuses_the_state_also_in_the_middle_of_an_epoch_and_fit
         training.fit(make(other), state, DATA, steps=5, evaluate=lambda params: 0.0)
 
 
+def test_an_epoch_that_another_filter_paid_for_is_not_gone_on_with_under_a_fresh_account():
+    """Else all its later batches run under a budget that holds none of them, and nothing of it is spent."""
+    ledgers = filters.gdp_residue(1.2, 1e-6), filters.gdp_residue(0.1, 1e-6)
+    first, second = (sampled(SHUFFLED, ledger) for ledger in ledgers)
+    state, _ = first(start(ledgers[0]), DATA)
+    for step in (1, 7, 8):
+        changed = state._replace(filter_state=ledgers[1].init(), step=jnp.int32(step))
+        assert refused(second, changed), step
+    # A run of its own, with new keys and an account that was taken over, pays anew.
+    pair = filters.gdp(1.2), filters.gdp(1.0)
+    account = pair[0].update(0.1, pair[0].init())[1]
+    lowered = start(pair[1])._replace(filter_state=filters.lower_budget(pair[0], account, pair[1]))
+    report = sampled(PoissonSampled(Gaussian(4.0), 1.0), pair[1])(lowered, DATA)[1]
+    assert report.admitted
+    assert float(report.spent) == pytest.approx(np.hypot(0.1, 0.25), rel=1e-6)
+
+
 def test_a_run_goes_on_under_a_lowered_budget_once_its_account_was_taken_over():
     ledgers = filters.gdp(2.0), filters.gdp(1.5)
     steps = [make_step(loss, SGD, ledger, SCHEDULE, clip_norm=1.0) for ledger in ledgers]
@@ -156,3 +173,19 @@ def test_a_durable_run_names_a_state_of_another_filter(tmp_path):
         training.durable_run(tmp_path, split, start(filters.gdp(2.0)), filters.gdp(1.0)),
     ):
         pass
+
+
+def test_a_durable_run_that_took_an_account_over_keeps_it_before_its_first_charge(tmp_path):
+    """Also where the program that resumes it begins with a fresh account."""
+    high, low = filters.gdp(2.0), filters.gdp(1.0)
+    split = training.make_split_step(loss, SGD, low, training.constant(4.0, 1.0, 9), clip_norm=1.0)
+    account = high.update(0.9, high.init())[1]
+    begun = start(low)._replace(filter_state=filters.lower_budget(high, account, low))
+    for state in (begun, start(low)):
+        with training.durable_run(tmp_path, split, state, low, resume=True) as run:
+            assert float(low.spent(run.state.filter_state)) == pytest.approx(0.9, rel=1e-6)
+            chex.assert_trees_all_equal(run.state.filter_state, begun.filter_state)
+    with training.durable_run(tmp_path, split, start(low), low, resume=True) as run:
+        assert run.step(run.state, DATA)[1].admitted
+    with training.durable_run(tmp_path, split, start(low), low, resume=True) as run:
+        assert float(low.spent(run.state.filter_state)) == pytest.approx(np.hypot(0.9, 0.25), rel=1e-6)

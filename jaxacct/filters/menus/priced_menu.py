@@ -75,7 +75,9 @@ class PricedMenuFilter(UnitFilter):
     def _identity(self) -> list[Array]:
         accounts = np.ndim(self.budget)
         budget, prices = (row_of(x, accounts) for x in (self.budget, self.prices))
-        return [budget, prices, row_of(self.noise), row_of(self.rate)]
+        # Of a menu with online prices, whose promise is another, units do not say what ran.
+        online = np.array([self.curves is not None])
+        return [budget, prices, row_of(self.noise), row_of(self.rate), online]
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.

@@ -16,6 +16,7 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
+from jaxacct.filters import amounts
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.marks import row_of
@@ -147,11 +148,12 @@ class ResidueFilter:
             state: from `init` or `update`.
 
         Raises:
-            ValueError: a curve that is a bound from below, or spacings that do not agree.
+            ValueError: a curve that is a bound from below, spacings that do not agree, or a batch of queries.
         """
         law = query
         if not (isinstance(law, PLD) and law.grid.spacing == self.grid.spacing):
             law = self.prepare(query)
+        amounts.check_covered(np.shape(state.rounds), np.shape(law.infinity_mass))
         law = completed(law)
         # What is checked is what is stored: the next parameter after rounding.
         left = self.change(state.parameter, law)
@@ -224,6 +226,8 @@ def residue(
     _validate.real_arrays(parameter=parameter)
     if _validate.is_traced(parameter):
         raise ValueError("parameter must be concrete, got a traced one")
+    # A copy: whoever writes into the array later changes no budget.
+    parameter = jax.tree.map(np.array, on_host(parameter))
     made = ResidueFilter(parameter, family, update, int(rounds), grid, relation, float(tolerance))
     with jax.enable_x64(True):
         first = jax.eval_shape(functools.partial(family), made.init().parameter)

@@ -230,7 +230,9 @@ def natural(
         return UndeclaredNaturalFilter(room, grid, relation, rounds)
     if rounds is None:
         raise ValueError("rounds must be given with a family, got None")
-    members, most = tuple(family), int(rounds)
+    # Copies: whoever writes into an array later declares nothing else.
+    budget, members = jax.tree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, (budget, tuple(family)))
+    most = int(rounds)
     states = (most + 1) ** len(members)
     if states > _MOST_STATES:
         raise ValueError(f"rounds must give at most {_MOST_STATES} counts of {len(members)} members, got {states}")

@@ -12,6 +12,7 @@ from jax import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import replaced, unchecked
+from jaxacct.filters import amounts
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.printing import number
 from jaxacct.losses.curves.conversions import grid_of_pld
@@ -69,8 +70,9 @@ def admitted_if(
     """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
 
     ``within`` says whether the composed law is within the budget. What is no law is refused, as is the query after
-    ``rounds`` others.
+    ``rounds`` others. Raises ValueError for a batch of queries.
     """
+    amounts.check_covered(np.shape(state.rounds), np.shape(law.infinity_mass))
     law = completed(law)
     xp, masses, infinity = floats(law.masses, law.infinity_mass)
     admitted = (masses >= 0).all() & (infinity >= 0)

@@ -8,7 +8,7 @@ from jaxacct.training.durable_runs.journal import Journal, Record
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
-    "run": {"filter", "settings"},
+    "run": {"filter", "settings", "account"},
     "attempt": {"attempt", "from_step"},
     "charge": {"step", "sigma", "rate", "clip_scale", "budget_left", "filter_state"},
     "done": {"step", "gradient_norm"},

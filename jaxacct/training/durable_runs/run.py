@@ -75,10 +75,12 @@ class DurableRun:
             state = state._replace(**tree)
         charges = [record for record in records if record["kind"] == "charge"]
         self._filter_state = state.filter_state
-        if charges:
-            self._filter_state = _unpacked(charges[-1]["filter_state"], state.filter_state)
-            if any(charge["clip_scale"] < 1 for charge in charges):
-                state = state._replace(halted=jnp.bool_(True))
+        if records:
+            # Before the first charge it is the account that the run began with, perhaps taken over from another one.
+            account = charges[-1]["filter_state"] if charges else records[0]["account"]
+            self._filter_state = _unpacked(account, state.filter_state)
+        if any(charge["clip_scale"] < 1 for charge in charges):
+            state = state._replace(halted=jnp.bool_(True))
         self._next, self._saved = int(state.step), latest or 0
         self._evaluations = int(state.released.evaluations)
         attempt = {
@@ -244,7 +246,8 @@ def durable_run(
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(place[1])))
-        header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
+        account = _packed(state.filter_state)
+        header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}, "account": account}
         if journal.records:
             check(journal)
             agree(journal, header)

@@ -15,14 +15,14 @@ pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoi
     [
         {"kind": "attempt"},
         {"kind": "done", "step": 7},
-        {"kind": "run", "filter": "x", "settings": {}},
+        {"kind": "run", "filter": "x", "settings": {}, "account": []},
         {"kind": "unheard of"},
         [],
     ],
 )  # fmt: skip
 def test_a_journal_of_sound_seals_that_is_none_of_a_run_is_named(tmp_path, record):
     journal = Journal(tmp_path / "journal")
-    journal.append({"kind": "run", "filter": "x", "settings": {}})
+    journal.append({"kind": "run", "filter": "x", "settings": {}, "account": []})
     journal.append(record)
     journal.sync()
     journal.close()
