@@ -7,7 +7,7 @@ from jaxacct import PLD, PrivacyProfile, TradeOff
 
 
 def law(masses, infinity_mass, grid, bound="upper") -> PLD:
-    return _with(PLD.identity(grid, bound), masses, infinity_mass)
+    return _with(PLD.infinite(grid, bound), masses, infinity_mass)
 
 
 def profile(excess, grid, bound="upper") -> PrivacyProfile:

@@ -7,6 +7,7 @@ import pytest
 from jaxacct import PLD, LossGrid, adversary, filters
 from jaxacct.adversary import additive_profile, natural_approximate_dp
 from jaxacct.mechanisms import RandomizedResponse
+from tests import stored
 
 
 def test_the_additive_filter_charges_bands_and_refuses_what_does_not_fit():
@@ -55,7 +56,7 @@ def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_tha
     guarantee = budget.guarantee
     assert "NOT" in guarantee.statement
     assert float(guarantee.delta(1.0)) > 0.01
-    bad = PLD(np.full(401, np.nan), query.infinity_mass, query.grid, "upper")
+    bad = stored.law(np.full(401, np.nan), query.infinity_mass, query.grid)
     assert not bool(budget.update(bad, budget.init())[0])
 
 
@@ -67,6 +68,19 @@ def test_a_law_of_one_direction_is_charged_for_both():
     one_sided = PLD(masses, np.zeros(()), grid)
     assert float(one_sided.hockey_stick(1.0)) == pytest.approx(0.0, abs=1e-12)
     assert not bool(budget.update(one_sided, budget.init())[0])
+
+
+def test_a_prepared_law_is_of_both_directions_until_it_is_tilted_and_a_tree_that_is_rebuilt_unchecked():
+    budget = natural_approximate_dp(1.0, 0.01, rounds=40, grid=LossGrid(0.05, -200, 401))
+    query = budget.prepare(RandomizedResponse(0.9))
+    assert bool(budget.update(query, budget.init())[0])
+    shapes = jax.tree.map(np.shape, query)
+    assert (type(shapes), shapes.masses, shapes.infinity_mass) == (type(query), (401,), ())
+    assert not bool(budget.update(jax.tree.map(lambda x: np.nan * x, query), budget.init())[0])
+    # Nearly all of P has loss 0.9 then, and 1 - e^-0.9 of Q is what P never shows.
+    tilted = query.tilt(30.0)
+    assert float(tilted.hockey_stick(1.0)) == pytest.approx(0.0, abs=1e-9)
+    assert not bool(budget.update(tilted, budget.init())[0])
 
 
 @pytest.mark.parametrize("name", ["additive_profile", "natural_approximate_dp", "AdditiveProfileFilter"])

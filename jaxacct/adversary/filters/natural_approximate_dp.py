@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -15,7 +13,8 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
-from jaxacct._numerics.pytree import replaced
+from jaxacct._numerics.pytree import mechanism as checked_tree
+from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
@@ -35,10 +34,7 @@ _STATEMENT = (
 )
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["masses", "infinity_mass"], meta_fields=["grid", "bound"]
-)
-@dataclasses.dataclass(frozen=True, eq=False)
+@checked_tree
 class SymmetricLaw(PLD):
     """An upper law that dominates a query in both directions, as `NaturalApproximateDPFilter.prepare` makes it.
 
@@ -81,7 +77,7 @@ class NaturalApproximateDPFilter:
             ValueError: a curve that is a bound from below, or of another spacing.
         """
         law = on_grid(query, self.grid, self.relation, symmetric=True)
-        return SymmetricLaw(law.masses, law.infinity_mass, law.grid, law.bound)
+        return unchecked(SymmetricLaw, **vars(law))
 
     def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
         """Whether ``query`` may run (a bool) and the state after it.

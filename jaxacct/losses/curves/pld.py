@@ -383,7 +383,7 @@ def _tilted(law: PLD, theta: Any) -> PLD:
     xp = array_module(normaliser)
     normaliser = xp.where(xp.isfinite(normaliser), normaliser, 0.0)
     made = pld_curves.tilted(masses, grid, theta, normaliser, law._sign)
-    return replaced(law, masses=made, infinity_mass=xp.zeros_like(infinity))
+    return unchecked(PLD, masses=made, infinity_mass=xp.zeros_like(infinity), grid=grid, bound=law.bound)
 
 
 def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:

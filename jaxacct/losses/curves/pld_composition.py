@@ -31,7 +31,7 @@ class Fixed(NamedTuple):
         size: points of the transform.
         length: points of the result.
         whole: whether the result holds every sum, so that it begins where the transform does.
-        bounded: whether mass that is cut goes to the largest sum, and not to infinity.
+        bounded: whether mass that is cut goes to the largest sum, and not to infinity; of upper laws only.
     """
 
     size: int
@@ -99,7 +99,8 @@ def room(pld: Any, other: Any, steps: int) -> Room:
     whole = (low, high) == (0, size - 1)
     # On a device, results of a few lengths share programs. In NumPy they are as long as they must be.
     length = high - low + 1 if whole or host else size
-    bounded = bool(cut) and most - low < _LONG and not any(np.any(np.asarray(x.infinity_mass)) for x, _ in parts)
+    bounded = pld.bound == "upper" and bool(cut) and most - low < _LONG
+    bounded = bounded and not any(np.any(np.asarray(law.infinity_mass)) for law, _ in parts)
     if bounded:
         length = most - low + 1 if host else _fast(max(most - low + 1, size))
     points = Points._make(np.asarray(x) for x in (low, high, least, most, cut))
@@ -127,7 +128,7 @@ def composed(pld: Any, other: Any, steps: int, fixed: Fixed, points: Points) -> 
     masses: Array = xp.where((places >= points.least) & (places <= points.most), charged, 0.0)
     if fixed.length > fixed.size:
         masses = xp.where(places <= points.high, masses, 0.0)
-    if upper and fixed.bounded:
+    if fixed.bounded:
         masses = xp.where(places == points.most, masses + points.cut, masses)  # bounded losses stay bounded
     elif upper:
         infinite = infinite + points.cut

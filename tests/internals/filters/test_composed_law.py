@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct import PLD, LossGrid, filters
+from jaxacct import LossGrid, filters
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct.filters.marks import marked
 from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.losses.curves.conversions import pld_excess
+from tests import stored
 
 natural = importlib.import_module("jaxacct.filters.residues.natural")
 approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
@@ -27,7 +28,7 @@ def test_what_composes_beyond_the_grid_is_infinite_above_and_at_its_end_below():
     step = LossGrid(0.25, lowest, 8)
     query = RNG.uniform(0.0, 1.0, 8)
     query *= 0.97 / query.sum()
-    run = jax.jit(lambda state, masses, atom: _composed_law.after(state, PLD(masses, atom, step), GRID))
+    run = jax.jit(lambda state, masses, atom: _composed_law.after(state, stored.law(masses, atom, step), GRID))
     state = _composed_law.nothing(GRID)
     assert np.asarray(join(state.masses)).tolist() == [0.0] * 5 + [1.0] + [0.0] * 3
     assert (float(join(state.infinity)), int(state.rounds)) == (0.0, 0)
@@ -57,7 +58,7 @@ def test_what_remains_is_the_least_room_rounded_down_and_a_budgets_room_is_taken
     masses, atom = jnp.asarray(RNG.uniform(0.0, 0.1, 9)), jnp.float64(0.05)
     state = _composed_law.nothing(GRID)
     state = state._replace(masses=split_up(masses), infinity=split_up(atom))
-    excess = np.asarray(pld_excess(PLD(masses, atom, GRID), GRID))
+    excess = np.asarray(pld_excess(stored.law(masses, atom, GRID), GRID))
     for least in (0.1, 1e-9, -0.3):
         room = excess + np.array([0.3, 0.2, 0.15, 0.25, least, 0.15, 0.3, 0.2, 0.11])
         made = natural.UndeclaredNaturalFilter(np.asarray(split_up(jnp.asarray(room))), GRID, "remove", None)

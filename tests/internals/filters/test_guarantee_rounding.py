@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxacct.filters.guarantees import of_parameters as _guarantees
-from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
+from tests import stored
 
 RNG = np.random.default_rng(3)
 MANY = 160
@@ -100,7 +100,7 @@ def test_what_approximate_concentrated_privacy_hands_on_is_on_the_safe_side(monk
 def test_an_atom_lifts_a_curve_by_its_share_of_what_no_privacy_would_have():
     grid = LossGrid(0.5, -8, 24)
     excess = np.minimum(np.exp(grid.losses), 1.0) * RNG.uniform(0.0, 1.0, 24)
-    curve = PrivacyProfile(excess, grid, "upper")
+    curve = stored.profile(excess, grid)
     assert _guarantees._with_atom(curve, 0.0) is curve
     fails = np.array([0.0, 1e-9, 0.3, 1.0])
     lifted = _guarantees._with_atom(curve, fails)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from scipy.special import ndtr
 
 from jaxacct import PLD, LossGrid
 from jaxacct.filters.additive import costs_of_plds as _law_costs
+from tests import stored
 
 GRID = LossGrid(2.0**-6, -5, 12)
 LOSSES = GRID.losses
@@ -116,8 +116,7 @@ def test_what_is_no_law_costs_nan():
     masses = np.zeros((8, GRID.size))
     masses[:, 5], atoms = totals, np.zeros(8)
     masses[4, :2], atoms[5], masses[6, 0], atoms[7] = (-1e-3, 1e-3), -1e-9, np.nan, np.nan
-    query = PLD(jnp.zeros_like(masses), np.zeros(8), GRID)
-    query = jax.tree.unflatten(jax.tree.structure(query), [masses.reshape(2, 4, -1), atoms.reshape(2, 4)])
+    query = stored.law(masses.reshape(2, 4, -1), atoms.reshape(2, 4), GRID)
     deltas = lambda q: _law_costs.approximate_of_law(q)[1]  # noqa: E731
     for cost in (_law_costs.pure_of_law, deltas):
         assert np.isnan(cost(query)).reshape(-1).tolist() == [False, False, False, True, True, True, True, True]
@@ -141,16 +140,14 @@ def test_the_doubt_about_a_sum_grows_with_its_terms_and_with_the_losses(grid):
 @jax.enable_x64(True)
 def test_of_masses_in_float32_what_rounding_may_have_taken_is_put_back():
     masses, atom = np.asarray(laws((ATOMS, ATOMS))[0], np.float32), np.float32(1e-7)
-    query = PLD(np.zeros(GRID.size), 0.0, GRID)
-    build = jax.tree.structure(query)
     read = jax.jit(_law_costs._law)
-    law = read(jax.tree.unflatten(build, [masses, atom]))
+    law = read(stored.law(masses, atom, GRID))
     wide = masses.astype(np.float64) * (1 + 2.0**-23)
     assert np.array_equal(law.p, wide)
     least = float(atom) * (1 + 2.0**-23)
     lost = (GRID.size + 1) * 2.0**-126
     assert float(law.infinite) >= least
-    assert float(read(jax.tree.unflatten(build, [masses, np.float32(0.0)])).infinite) == lost
+    assert float(read(stored.law(masses, np.float32(0.0), GRID)).infinite) == lost
     assert float(law.infinite) == pytest.approx(least, rel=1e-15)
-    mixed = read(jax.tree.unflatten(build, [masses.astype(np.float64), np.float32(0.0)]))
+    mixed = read(stored.law(masses.astype(np.float64), np.float32(0.0), GRID))
     assert float(mixed.infinite) == lost

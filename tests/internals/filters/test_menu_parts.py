@@ -13,7 +13,6 @@ import pytest
 
 from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.guarantees import of_profiles
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus import gaussian_menu as _menus
 from jaxacct.filters.menus import table as _budget_table
@@ -95,13 +94,12 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
         kept_table._table([], 1.0, 1e-3, 32, None, None, False)
 
 
-def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
-    reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
-    monkeypatch.setattr(of_profiles, "PrivacyProfile", lambda *_: reached)
-    monkeypatch.setattr(of_profiles, "decreasing", lambda profile: profile)
+def test_a_kept_table_that_misses_its_target_is_refused():
+    # From epsilon 0 on both directions have 0.4.
     kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
-    with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
-        menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
+    assert int(menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.401).budget) == 40
+    with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]4 at epsilon 0[.]5"):
+        menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.399)
 
 
 def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tmp_path):
@@ -189,25 +187,27 @@ def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
         menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
 
 
-def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
-    seen = []
-
-    def profile(excess, grid, bound):
-        seen.append((np.asarray(excess), grid, bound))
-        return SimpleNamespace(
-            symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.5, excess=excess, grid=grid)
-        )
-
-    monkeypatch.setattr(of_profiles, "PrivacyProfile", profile)
-    monkeypatch.setattr(of_profiles, "decreasing", lambda profile: profile)
-    excess = np.array([0.1, 0.9, 0.2, 1.5, 0.3])
-    kept = {"excess": excess, "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
-    made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 0.5)
-    ((worst, grid, bound),) = seen
-    assert (grid, bound) == (LossGrid(0.5, -2, 5), "upper")
-    np.testing.assert_allclose(worst, np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)), rtol=1e-13)
-    assert np.all(worst >= np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)))
-    assert worst.max() <= 1.0
+@pytest.mark.parametrize(
+    ("excess", "at_and_above_0"),
+    [
+        # More than that of no privacy counts as no privacy, of which 1 at every epsilon is all there is.
+        ([0.5, 0.9, 1.5, 1.2, 1.1], [1.0, 1.0, 1.0]),
+        # A bound may rise away from 0, the curve itself does not.
+        ([0.1, 0.9, 0.2, 1.5, 0.3], [0.2, 0.2, 0.2]),
+        # The reversal has e^0.5 0.1 at epsilon 0.5, and e 0.05 at 1.
+        ([0.05, 0.1, 0.3, 0.2, 0.1], [0.3, 0.2, 0.05 * np.e]),
+        ([0.05, 0.1, 0.3, 0.1, 0.1], [0.3, 0.1 * np.exp(0.5), 0.05 * np.e]),
+    ],
+)
+def test_a_table_promises_no_more_than_no_privacy_would(excess, at_and_above_0):
+    kept = {"excess": np.array(excess), "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
+    made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 1.0)
+    assert made.grid == LossGrid(0.5, -2, 5)
+    above = np.array(at_and_above_0)
+    both = np.concatenate([above[:0:-1] * np.exp(made.grid.losses[:2]), above])  # of both directions: its own reversal
+    np.testing.assert_allclose(made.excess, both, rtol=1e-13)
+    assert np.all(made.excess >= both * (1 - 2.0**-53))
+    assert np.all(made.guarantee.delta(np.array([0.0, 0.5, 1.0])) <= 1.0)
     assert (made.prices.tolist(), int(made.budget)) == ([32, 40], 400)
     with jax.enable_x64(True):
         assert np.asarray(amounts.join(jnp.asarray(made.noise)))[0] == 1.5 * (1 - 2.0**-22)

@@ -7,8 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import PLD, Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
+from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
 from jaxacct.filters.residues import prepare as _prepared
+from tests import stored
 
 RNG = np.random.default_rng(11)
 GRID = LossGrid(0.25, -5, 12)
@@ -55,9 +56,7 @@ def test_a_law_read_as_a_pair_has_the_masses_of_both_sides_and_what_only_one_has
     for total, atom in ((1.0, 0.0), (1.0, 1e-3), (1.0 + 1e-4, 0.0), (1.0 + 1e-5, 1e-6)):
         p = masses_of(total, atom)
         for dtype, more in ((np.float64, 0.0), (np.float32, 2.0**-21)):
-            law = jax.tree.unflatten(
-                jax.tree.structure(PLD(p, atom, GRID)), [np.asarray(p, dtype), np.asarray(atom, dtype)]
-            )
+            law = stored.law(np.asarray(p, dtype), np.asarray(atom, dtype), GRID)
             wide = law.float64()
             mine, lump = np.asarray(wide.masses), float(wide.infinity_mass)
             pair = read(law)

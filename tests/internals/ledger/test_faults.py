@@ -10,6 +10,7 @@ from jaxacct import Ledger, filters
 from jaxacct.ledger import LedgerCorrupted, LedgerTampered, canonical
 from jaxacct.ledger import chain as _chain
 from jaxacct.ledger.records import hash_of
+from jaxacct.ledger.stores.base import SCHEMA
 from tests.ledger.stores import File
 
 
@@ -87,7 +88,7 @@ def test_a_schema_that_is_stated_twice_or_otherwise_than_in_the_first_record_is_
     altered(path, "INSERT INTO jaxacct_schema VALUES (2)")
     with pytest.raises(LedgerCorrupted, match="2 schema versions"):
         Ledger(path)
-    altered(path, "DELETE FROM jaxacct_schema", "INSERT INTO jaxacct_schema VALUES (2)")
+    altered(path, "DELETE FROM jaxacct_schema", f"INSERT INTO jaxacct_schema VALUES ({SCHEMA})")
     Ledger(path).close()
     rehashed(path, 0, lambda record: record.update(schema=0))
     with pytest.raises(LedgerTampered, match="does not agree with itself"):

@@ -9,7 +9,7 @@ from jaxacct import PLD, LossGrid, PrivacyProfile, supremum
 from jaxacct.losses.compare.enclose import enclose
 from jaxacct.losses.compare.gaussian_order import _dominated_one
 from jaxacct.losses.curves import conversions
-from tests import finite
+from tests import finite, stored
 from tests.losses.test_curve_conversions import GRID, LAW, UNIT, excess
 
 pytestmark = pytest.mark.usefixtures("in_float64")
@@ -65,9 +65,9 @@ def test_a_law_at_its_word_is_enclosed_on_every_range_of_its_lattice(to):
     if to.size < 9:  # what is below the grid may be any loss down there
         assert below[0] == 0
         assert below[-1] == pytest.approx(0.1, abs=1e-14)
-    broken = PLD(np.full(9, np.nan), np.float64(0.1), GRID)
+    broken = stored.law(np.full(9, np.nan), np.float64(0.1), GRID)
     np.testing.assert_array_equal(broken.hockey_stick(to.losses), 1.0)  # beyond the lattice as well
-    lower = PLD(broken.masses, broken.infinity_mass, GRID, "lower")
+    lower = stored.law(broken.masses, broken.infinity_mass, GRID, "lower")
     np.testing.assert_allclose(lower.trade_off(np.array([0.2, 1.0])), [0.8, 0.0], rtol=1e-15)
     line, point, upper = enclose(_pld("lower"), to, "remove")
     for found, known in ((line, below), (point, below), (upper, above)):

@@ -13,6 +13,7 @@ from jaxacct._numerics.rows import Row
 from jaxacct.losses.curves.pld import _single, _within
 from jaxacct.losses.grids.convex_envelope import lowered
 from jaxacct.mechanisms.pairs.table import TablePair
+from tests import stored
 
 
 @pytest.mark.slow
@@ -23,7 +24,7 @@ def test_losses_that_are_off_move_up_by_twice_as_much_exactly():
     for off, room in ((slack, 2e-8), (0.0, 1e-12)):
         table = TablePair(Row(losses), Row(p), Row(p[::-1]), np.float64(2.0**-52), np.float64(off))
         with jax.enable_x64(True):
-            law = jax.tree.map(np.asarray, _single(table, grid, "upper"))
+            law = stored.law(**_single(table, grid.spacing, float(grid.lowest), grid.size, "upper"), grid=grid)
         at = grid.losses[2:5]
         truth = (p[:, None] * -np.expm1(np.minimum(at - (losses[:, None] + 2 * off), 0.0))).sum(0)
         found = law.hockey_stick(at)
@@ -39,13 +40,15 @@ def test_what_may_underflow_is_put_above_the_largest_loss():
     with jax.enable_x64(True):
         nothing = jnp.zeros(8)
         for mass in (1e-260, 1e-250):
-            masses, infinite = (np.asarray(x) for x in _within(nothing, jnp.asarray(mass), jnp.asarray(1.1), grid))
+            masses, infinite = (np.asarray(x) for x in _within(nothing, jnp.asarray(mass), jnp.asarray(1.1), 0.5, -2))
             assert infinite == 0
             held = (masses * -np.expm1(np.minimum(at[:, None] - grid.losses, 0.0))).sum(-1)
             assert np.all(held >= mass)
             assert masses.sum() <= 3 * mass
         for mass, largest in ((1e-249, 1.1), (1e-260, 9.0), (1e-260, math.inf), (1e-260, -9.0)):
-            masses, infinite = (np.asarray(x) for x in _within(nothing, jnp.asarray(mass), jnp.asarray(largest), grid))
+            masses, infinite = (
+                np.asarray(x) for x in _within(nothing, jnp.asarray(mass), jnp.asarray(largest), 0.5, -2)
+            )
             assert infinite == mass
             assert not masses.any()
 

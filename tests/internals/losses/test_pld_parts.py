@@ -12,6 +12,7 @@ import scipy.stats
 from jaxacct import PLD, Laplace, LossGrid
 from jaxacct.losses.curves import pld, pld_composition
 from jaxacct.mechanisms.pairs.base import Tails
+from tests import stored
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -60,15 +61,14 @@ def single(monkeypatch, pair, grid, bound, **step):
     """The law of a step, of which all is 0 that is not named."""
     asked = []
     names = ("masses", "infinite") if bound == "upper" else ("masses", "infinite", "clipped")
-    made = tuple(jnp.asarray(({"masses": MASSES} | step).get(name, 0.0)) for name in names)
-    side = "_masses_above" if bound == "upper" else "_masses_below"
+    made = tuple(np.asarray(({"masses": MASSES} | step).get(name, 0.0)) for name in names)
+    side = "masses_above" if bound == "upper" else "masses_below"
     monkeypatch.setattr(pld, side, lambda *given: asked.append(given) or made)
-    found = jax.tree.map(np.asarray, pld._single(pair, grid, bound))
-    _, spacing, lowest, size = asked[0]
-    assert (spacing, lowest, size) == (grid.spacing, grid.lowest, grid.size)
-    assert found.grid == grid
-    assert found.bound == bound
-    return found.masses, found.infinity_mass
+    lattice = np.asarray(grid.spacing), np.asarray(float(grid.lowest)), grid.size
+    found = pld._single(pair, *lattice, bound)
+    assert asked[0][1:] == lattice
+    assert set(found) == {"masses", "infinity_mass"}
+    return found["masses"], found["infinity_mass"]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,8 @@ def test_what_may_underflow_lies_above_the_largest_loss_that_may_be_off(monkeypa
 
 
 def test_what_lies_below_a_grid_is_kept_and_what_lies_above_it_is_not():
-    grid = LossGrid(0.5, -1, 4)
-    found = jax.jit(lambda rate: (lambda x: (x.masses, x.infinity_mass))(pld._single(Logistic(rate), grid, "upper")))(
-        2.0
-    )
-    masses, infinite = (np.asarray(x) for x in found)
+    found = pld._single(Logistic(jnp.asarray(2.0)), 0.5, -1.0, 4, "upper")
+    masses, infinite = (np.asarray(found[name]) for name in ("masses", "infinity_mass"))
     assert infinite == pytest.approx(1 / (1 + np.exp(2.0)), rel=1e-6)  # the grid ends at 1
     assert masses.sum() == pytest.approx(1 - infinite, rel=1e-6)
 
@@ -164,8 +161,8 @@ def test_a_lower_law_that_is_less_than_no_loss_is_no_loss(monkeypatch):
 def test_every_entry_of_a_composed_law_takes_its_rounding(monkeypatch, steps, both, bound):
     sign = 1 if bound == "upper" else -1
     rng, error = np.random.default_rng(steps), 0.05
-    one = PLD(rng.random((2, 5)), np.array([1e-3, 1e-30]), LossGrid(0.5, -2, 5), bound)
-    two = PLD(rng.random(4), np.array(2e-3), LossGrid(0.5, 7, 4), bound) if both else None
+    one = stored.law(rng.random((2, 5)), np.array([1e-3, 1e-30]), LossGrid(0.5, -2, 5), bound)
+    two = stored.law(rng.random(4), np.array(2e-3), LossGrid(0.5, 7, 4), bound) if both else None
     seen = []
 
     def convolved(laws, count, size, other=None):
@@ -198,13 +195,16 @@ def test_every_entry_of_a_composed_law_takes_its_rounding(monkeypatch, steps, bo
             assert abs(float(found.infinity_mass[row] / (1 - survives) - 1) - sign * 1e-12) <= 1e-14
 
 
+def held(masses, times):
+    return pld_composition._Held(np.array(masses), LossGrid(0.5, 0, 3), times)
+
+
 @pytest.mark.parametrize(("p", "steps"), [(0.5, 2000), (0.01, 50_000), (1e-9, 10**6), (0.999, 10**4)])
 def test_a_sum_leaves_its_ends_with_less_than_the_cut(p, steps):
     """A binomial number of points, some of them of another law: its own tails by the exact beta integral."""
     binom = scipy.stats.binom
-    law = PLD(np.array([1 - p, p, 0.0]), np.array(0.0), LossGrid(0.5, 0, 3))
-    other = PLD(np.array([0.0, 0.0, 1.0]), np.array(0.0), LossGrid(0.5, 0, 3))
-    first, last = pld_composition._ends([(law, steps), (other, 1)], 0, 2 * (steps + 1))
+    some, other = held([1 - p, p, 0.0], steps), held([0.0, 0.0, 1.0], 1)
+    first, last = pld_composition._ends([some, other], 0, 2 * (steps + 1))
     assert 0 <= first <= last <= 2 * (steps + 1)
     below, above = binom.logcdf(first - 3, steps, p), binom.logsf(last - 2, steps, p)
     assert max(below, above) <= math.log(pld_composition._CUT)
@@ -212,14 +212,12 @@ def test_a_sum_leaves_its_ends_with_less_than_the_cut(p, steps):
 
 
 def test_the_ends_of_a_batch_hold_all_of_its_sums():
-    rows = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
-    law = PLD(rows, np.zeros(3), LossGrid(0.5, 0, 3))
-    assert pld_composition._ends([(law, 1000)], 0, 2000) == (0, 2000)
-    none = PLD(np.zeros(3), np.array(1.0), LossGrid(0.5, 0, 3))
-    assert pld_composition._ends([(none, 1000)], 0, 2000) is not None
-    broken = PLD(np.array([0.5, np.nan, 0.5]), np.array(0.0), LossGrid(0.5, 0, 3))
+    rows = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]]
+    assert pld_composition._ends([held(rows, 1000)], 0, 2000) == (0, 2000)
+    first, last = pld_composition._ends([held([0.0, 0.0, 0.0], 1000)], 0, 2000)  # no finite loss: anywhere
+    assert 0 <= first <= last <= 2000
     with np.errstate(all="ignore"):
-        assert pld_composition._ends([(broken, 1000)], 0, 2000) == (0, 2000)
+        assert pld_composition._ends([held([0.5, np.nan, 0.5], 1000)], 0, 2000) == (0, 2000)
 
 
 @pytest.mark.parametrize(("bound", "infinity"), [("upper", 1e-9), ("upper", 0.0), ("lower", 0.0)])
@@ -256,14 +254,14 @@ def test_a_composed_law_has_a_largest_size(monkeypatch):
 
 @pytest.mark.parametrize(("lowest", "largest", "at"), [(3, 1.0, 0), (3, 0.5, None), (-2, 2.0, 7), (-2, 2.5, None)])
 def test_the_ends_of_a_grid_hold_what_may_underflow_and_no_more(lowest, largest, at):
-    masses, infinite = pld._within(jnp.zeros(8), jnp.asarray(1e-260), jnp.asarray(largest), LossGrid(0.5, lowest, 8))
+    masses, infinite = pld._within(jnp.zeros(8), jnp.asarray(1e-260), jnp.asarray(largest), 0.5, float(lowest))
     assert np.flatnonzero(masses).tolist() == ([] if at is None else [at])
     assert float(infinite) == (1e-260 if at is None else 0.0)
 
 
 def test_a_law_has_four_points_or_more(monkeypatch):
     law = PLD(np.full(4, 0.25), np.array(0.0), LossGrid(0.5, -1, 4))
-    monkeypatch.setattr(pld, "_single", lambda *_: law)
+    monkeypatch.setattr(pld, "_single", lambda *_: {"masses": law.masses, "infinity_mass": law.infinity_mass})
     assert PLD.from_mechanism(Laplace(1.0), grid=law.grid) is not None
     with pytest.raises(ValueError, match="grid must have at least 4 points, got 3"):
         PLD.from_mechanism(Laplace(1.0), grid=LossGrid(0.5, -1, 3))
