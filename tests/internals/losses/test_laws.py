@@ -13,6 +13,7 @@ import scipy.stats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rows import Row
 from jaxacct.losses.engines.laws import bounds as few_runs
+from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.pairs.table import TablePair
@@ -68,6 +69,22 @@ def composed(parts):
 def true_delta(outcomes, epsilon):
     gamma = mpmath.exp(mpmath.mpf(epsilon))
     return sum(max(p - gamma * q, mpmath.mpf(0)) for p, q in outcomes)
+
+
+@pytest.mark.parametrize("how", ["eager", "program"])
+def test_what_underflows_is_no_delta_of_zero_below_the_largest_loss(how):
+    p, q, epsilons = [1e-200, 1.0], [1e-250, 1.0], np.array([1.5, 2.5, 5.5, 7.5, 8.5]) * math.log(1e50)
+    pair, batch = table(p, q), np.ones(epsilons.size)
+    group, counts = jax.tree.map(lambda x: np.repeat(x, batch.size, 0), pair), 8.0 * batch[:, None]
+    with jax.enable_x64(True):
+        if how == "eager":
+            lower, upper = few_runs.law_bounds("delta", (group,), counts, epsilons, -np.inf * batch)
+        else:
+            asked = jax.jit(lambda *of: narrowed_by_laws("delta", of[0], of[1], of[2], (0.0 * batch, batch)))
+            lower, upper = map(np.asarray, asked((group,), counts, epsilons))
+    outcomes = composed([(p, q, 8)])
+    for epsilon, low, high in zip(epsilons, lower, upper, strict=True):
+        assert low <= true_delta(outcomes, epsilon) <= high, (epsilon, low, high)
 
 
 @pytest.mark.parametrize("count", [2, 3])

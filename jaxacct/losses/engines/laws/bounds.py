@@ -15,6 +15,7 @@ import math
 import jax
 import numpy as np
 
+from jaxacct._numerics.rounding import inflated
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law
 from jaxacct.losses.engines.laws.composer import LEAST_POINTS, Composer
@@ -70,14 +71,14 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
     else:
         epsilon, delta = sum(count * _rough_epsilon(pair, goal / total) for pair, count in runs), goal
     bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
-    spread = spread_of(runs)
+    spread, largest = spread_of(runs), _largest(runs)
     size = LEAST_POINTS
     for _ in range(_PASSES):
         aim = Aim.at(epsilon, delta, float(total), spread)
         halves = Composer(aim, size).halves(runs)
         if halves is None:
             return bounds
-        found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal)
+        found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal, largest)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
         width = bounds[1] / bounds[0] - 1.0 if bounds[0] > 0 else (np.inf if bounds[1] > 0 else 0.0)
         wanted = _DEEP_TIGHT if kind == "delta" and bounds[1] < _DEEP else _TIGHT[kind]
@@ -98,6 +99,12 @@ def _larger(size: int, times: float) -> int:
     if size < _SECOND:
         return _SECOND
     return min(64 * math.ceil(1.1 * size * min(times, 16.0) ** 0.5 / 64), _MOST)
+
+
+def _largest(runs: Runs) -> float:
+    """No sum of finite losses is above."""
+    largest = float(inflated(sum(count * float(pair.max_loss()) for pair, count in runs), 1e-12))
+    return np.inf if np.isnan(largest) else largest
 
 
 def _rough_epsilon(pair: Pair, delta: float) -> float:

@@ -7,6 +7,7 @@ setting after the other is worked on, and those that are narrow already are left
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ _PASSES = 3  # each aims better
 _TIGHT = 1e-3  # relative width that asks for no laws
 _DIGITS = 53  # of counts
 _HALVINGS = 56
-_UNDERFLOW = 1e-300  # of all sums and products together
+_UNDERFLOW, _FLUSHED = 1e-300, 1e-301  # of all sums and products together: once, and for each run
 
 Bounds = tuple[Array, Array]
 
@@ -46,6 +47,7 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
             for part in range(jax.tree.leaves(group)[0].shape[0])
         ]
         spread, total = _spread(pairs, counts), counts.sum()
+        hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(pairs, counts))
 
         def narrower(state: tuple[Array, Bounds]) -> tuple[Array, Bounds]:
             times, (lower, upper) = state
@@ -53,7 +55,7 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
             between = jnp.where(lower > 0, jnp.sqrt(lower) * jnp.sqrt(ceiling), ceiling)
             at = (between, goal) if kind == "epsilon" else (goal, between)
             both = _law(pairs, counts, Aim.at(*at, total, spread))
-            low, high = (_delta if kind == "delta" else _epsilon)(both, goal, (lower, upper))
+            low, high = (_delta if kind == "delta" else _epsilon)(both, goal, (lower, upper), hidden)
             return times + 1, (jnp.fmax(lower, low), jnp.fmin(upper, high))
 
         def wide(state: tuple[Array, Bounds]) -> Array:
@@ -126,24 +128,38 @@ def _padded(both: Laws) -> Laws:
     return Laws(filled(both.lower, _POINTS + 2), filled(both.upper, _POINTS + 1))
 
 
-def _curve(law: Law, sign: float) -> Callable[[Array], Array]:
+class _Hidden(NamedTuple):
+    """What underflows may hide of the probability of finite losses, none of which is above ``largest``."""
+
+    mass: Array
+    largest: Array
+
+
+def _largest(pairs: list[Pair], counts: Array) -> Array:
+    """No sum of finite losses is above."""
+    each = [jnp.where(count > 0, count * pair.max_loss(), 0.0) for pair, count in zip(pairs, counts, strict=True)]
+    largest = inflated(jnp.stack(each).sum(), 1e-12)
+    return jnp.where(jnp.isnan(largest), np.inf, largest)
+
+
+def _curve(law: Law, sign: float, hidden: _Hidden) -> Callable[[Array], Array]:
     """A bound of the hockey stick, below for a ``sign`` of -1.0 and above for 1.0."""
     units = (law.losses.size + 32) * EPS
 
     def at(epsilon: Array) -> Array:
         total = (law.masses * -jnp.expm1(jnp.minimum(epsilon - law.losses, 0.0))).sum()
-        hidden = jnp.where(epsilon <= jnp.where(law.masses > 0, law.losses, -np.inf).max(), _UNDERFLOW, 0.0)
-        return jnp.maximum(total * (1.0 + sign * units) + sign * hidden, 0.0) + law.infinite * (1.0 + sign * units)
+        lost = jnp.where(epsilon < hidden.largest, hidden.mass, 0.0)
+        return jnp.maximum(total * (1.0 + sign * units) + sign * lost, 0.0) + law.infinite * (1.0 + sign * units)
 
     return at
 
 
-def _delta(both: Laws, epsilon: Array, known: Bounds) -> Bounds:
-    return possible(_curve(both.lower, -1.0)(epsilon), _curve(both.upper, 1.0)(epsilon), epsilon)
+def _delta(both: Laws, epsilon: Array, known: Bounds, hidden: _Hidden) -> Bounds:
+    return possible(_curve(both.lower, -1.0, hidden)(epsilon), _curve(both.upper, 1.0, hidden)(epsilon), epsilon)
 
 
-def _epsilon(both: Laws, delta: Array, known: Bounds) -> Bounds:
-    below, above = _curve(both.lower, -1.0), _curve(both.upper, 1.0)
+def _epsilon(both: Laws, delta: Array, known: Bounds, hidden: _Hidden) -> Bounds:
+    below, above = _curve(both.lower, -1.0, hidden), _curve(both.upper, 1.0, hidden)
     top = inflated(jnp.maximum(both.upper.losses.max(), 0.0), 8 * EPS)
     ceiling = jnp.minimum(known[1], top)
     certain = (above(ceiling) <= delta) | (ceiling == known[1])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._numerics.rounding import EPS
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.laws.cells import Law, Laws
 from jaxacct.losses.engines.laws.sums import either
@@ -20,16 +20,16 @@ _UNDERFLOW = 1e-300  # of all sums and products together
 Curve = Callable[[float], float]
 
 
-def delta_of_sum(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
-    """``(lower, upper)`` of delta(epsilon)."""
-    below, above = _sides(first, second)
+def delta_of_sum(first: Laws, second: Laws, epsilon: float, largest: float) -> tuple[float, float]:
+    """``(lower, upper)`` of delta(epsilon), where no sum of finite losses is above ``largest``."""
+    below, above = _sides(first, second, largest)
     lower, upper = possible(below(epsilon), above(epsilon), epsilon)
     return float(lower), float(upper)
 
 
-def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
-    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
-    below, above = _sides(first, second)
+def epsilon_of_sum(first: Laws, second: Laws, delta: float, largest: float) -> tuple[float, float]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta; see `delta_of_sum`."""
+    below, above = _sides(first, second, largest)
 
     def crossing(curve: Curve, limit: float) -> tuple[float, float]:
         """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
@@ -54,8 +54,9 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
     upper = np.inf
     if high <= delta:
         upper = 0.0
-    elif float(either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
-        upper = crossing(above, most * (1.0 + 1e-12))[1]
+    elif float(either(first.upper, second.upper)) < delta:
+        ends = [end for end in (most * (1.0 + 1e-12), largest) if end < np.inf and above(end) <= delta]
+        upper = crossing(above, ends[0])[1] if ends else np.inf
     lower = 0.0
     if float(either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
         lower = np.inf
@@ -66,23 +67,23 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
 
 def delta_from_above(first: Laws, second: Laws, epsilon: float) -> float:
     """The upper bound alone, whatever a delta can be."""
-    return _sides(first, second)[1](epsilon)
+    return _sides(first, second, np.inf)[1](epsilon)
 
 
-def _sides(first: Laws, second: Laws) -> tuple[Curve, Curve]:
+def _sides(first: Laws, second: Laws, largest: float) -> tuple[Curve, Curve]:
     """Certified curves from below and from above, functions of epsilon."""
 
     def curve(one: Law, two: Law, sign: float) -> Curve:
         half = Half(two)
         infinite = float(either(one, two))
-        top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))
 
         def at(epsilon: float) -> float:
             value, error = half.stick(epsilon - one.losses)
             terms = one.masses * np.maximum(value + sign * error, 0.0)
             total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
-            # What underflows is hidden; beyond the largest loss there is nothing to hide.
-            hidden = _UNDERFLOW if epsilon <= top else 0.0
+            # What underflows is hidden, also where no point of the laws is left above; beyond the largest loss of
+            # all runs there is nothing to hide.
+            hidden = _UNDERFLOW if epsilon < largest else 0.0
             return float(np.maximum(total + sign * hidden, 0.0)) + infinite * (1.0 + sign * 16 * EPS)
 
         return at
