@@ -60,7 +60,7 @@ def filtered_aggregate(
 
         private = training.filtered_aggregate(budget, schedule, keys, clip_norm=1.0, size=len(x))
         optimizer = optax.chain(private, optax.adam(1e-3))
-        gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, batch)
+        gradients = training.per_example_gradients(loss, params, batch)
         updates, opt_state = optimizer.update(gradients, opt_state, params, valid=valid)
 
     It must be the first link, and see the whole tree of parameters and every batch: what stands before or around it
@@ -218,8 +218,8 @@ def _shapes(updates: object, params: object) -> tuple[Any, int]:
     if found != (structure, wanted) or not rows:
         raise ValueError(
             "updates must be per-example gradients, (batch, *parameter shape) for every parameter of params, of shapes "
-            f"{shapes}, got {found[1]}: take them with jax.vmap(jax.grad(loss), in_axes=(None, 0)) of the loss of one "
-            "example, not of a mean"
+            f"{shapes}, got {found[1]}: take them with training.per_example_gradients(loss, params, batch), "
+            "of the loss of one example, not of a mean"
         )
     return single, rows
 
