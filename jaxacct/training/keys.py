@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.training.checks import is_key
 
 # Keys are derived from keys here, some by two numbers in a row: the step's and the leaf's. Of JAX's generators,
 # unsafe_rbg folds a number in by exclusive or, so that step 0 of leaf 1 and step 1 of leaf 0 have one key; and keys of
@@ -141,7 +142,7 @@ def check_key(key: object) -> None:
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
-    if not all(_is_key(key) for key in keys):
+    if not all(is_key(key) for key in keys):
         raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
     for name in (str(jax.random.key_impl(key)) for key in keys):
         if name != _GENERATOR:
@@ -153,10 +154,6 @@ def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) ->
             f"keys must be {kind.__name__} of two different keys, got one twice: its noise would tell the coins; "
             f"{instead}"
         )
-
-
-def _is_key(root: object) -> bool:
-    return isinstance(root, jax.Array) and jnp.issubdtype(root.dtype, jax.dtypes.prng_key) and not root.ndim
 
 
 def _is_same(one: jax.Array, other: jax.Array) -> bool:
