@@ -71,6 +71,11 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             raise ValueError(f"{name} must be {requirement}, got {wrong:g}")
 
 
+def is_key(value: object) -> bool:
+    """Whether a value is a typed scalar PRNG key."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and not value.ndim
+
+
 def shown(value: object) -> str:
     """``value`` as an error may show it: no more than 200 characters, and no random key."""
     try:

@@ -198,8 +198,8 @@ def canaries(
         ValueError: both or neither of ``number`` and ``examples``; a number without a norm; trees that do not fit.
     """
     _validate.function(loss=loss)
-    if not _is_key(key):
-        raise ValueError(f"key must be one typed PRNG key, got {key!r:.200}")
+    if not _validate.is_key(key):
+        raise ValueError(f"key must be one typed PRNG key, got {_validate.shown(key)}")
     records = _rows(data=data)
     if (number is None) == (examples is None) or (number is None) != (gradient_norm is None):
         raise ValueError(
@@ -266,7 +266,3 @@ def _rows(**named: Any) -> int:
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(f"{name} must hold arrays of one length above 0, got lengths {sorted(lengths)}")
     return lengths.pop()
-
-
-def _is_key(key: object) -> bool:
-    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and not key.ndim

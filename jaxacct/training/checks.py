@@ -43,15 +43,10 @@ def mask(value: ArrayLike) -> jax.Array:
     return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
 
 
-def is_key(value: object) -> bool:
-    """Whether a value is a typed scalar PRNG key."""
-    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and not value.ndim
-
-
 def key(**named: object) -> None:
     """One value is a typed scalar PRNG key."""
     ((name, value),) = named.items()
-    if not is_key(value):
+    if not _validate.is_key(value):
         raise ValueError(f"{name} must be a typed scalar PRNG key, got {type(value).__name__}")
 
 

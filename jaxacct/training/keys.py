@@ -11,7 +11,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.training.checks import is_key
 
 # Keys are derived from keys here, some by two numbers in a row: the step's and the leaf's. Of JAX's generators,
 # unsafe_rbg folds a number in by exclusive or, so that step 0 of leaf 1 and step 1 of leaf 0 have one key; and keys of
@@ -142,7 +141,7 @@ def check_key(key: object) -> None:
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
-    if not all(is_key(key) for key in keys):
+    if not all(_validate.is_key(key) for key in keys):
         raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
     for name in (str(jax.random.key_impl(key)) for key in keys):
         if name != _GENERATOR:

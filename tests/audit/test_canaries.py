@@ -189,6 +189,7 @@ def test_examples_of_ones_own_are_read_along_their_gradients():
         ({"number": 0}, "number must be a whole number from 1"),
         ({"gradient_norm": -1.0}, "gradient_norm must be a finite number above 0"),
         ({"key": 3}, "key must be one typed PRNG key"),
+        ({"key": jax.random.split(jax.random.key(0))}, "key must be one typed PRNG key, got a .* holds random keys"),
         ({"loss": None}, "loss must be a function"),
         ({"data": (DATA[0], DATA[1][:5])}, "data must hold arrays of one length above 0"),
     ],
