@@ -35,7 +35,7 @@ class ResidueCondition(Certified):
     epsilon: float
 
 
-def residue(
+def natural_residue(
     budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> TradeOff | None:
     """U(B, L) = sup{L' : L * L' <= B, L' a product of at most rounds - 1 members}; None where L itself exceeds B.
@@ -61,10 +61,10 @@ def residue(
 def residue_condition(
     budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> ResidueCondition:
-    """Whether U(B, L) * L <= B for a finite budget, see :func:`residue` (condition (iii) of Theorem 7).
+    """Whether U(B, L) * L <= B for a finite budget, see :func:`natural_residue` (condition (iii) of Theorem 7).
 
     Raises:
-        ValueError: see :func:`residue`, or a budget that is not finite.
+        ValueError: see :func:`natural_residue`, or a budget that is not finite.
     """
     found = experiments_of(budget, relation)
     if found is None or len(found) != 1:

@@ -40,8 +40,6 @@ why, and `lower_budget` makes a state for a smaller budget.
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-import warnings
-
 # `A as A`: the types of states have names here, and no pages.
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.additive.gdp import GDPFilter, gdp
@@ -147,23 +145,3 @@ __all__ = [
     "residue",
     "zcdp",
 ]
-
-_IN_ADVERSARY = (
-    "AdditiveProfileFilter",
-    "NaturalApproximateDPFilter",
-    "additive_profile",
-    "natural_approximate_dp",
-)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _IN_ADVERSARY:
-        raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
-    from jaxacct import adversary
-
-    warnings.warn(
-        f"jaxacct.filters.{name} is of theoretical interest only and has moved: use jaxacct.adversary.{name}",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(adversary, name)
