@@ -7,11 +7,12 @@ Filters of theoretical interest are here too: `natural_approximate_dp` and `addi
 from typing import TYPE_CHECKING
 
 from jaxacct._on_demand import on_demand
+from jaxacct.adversary.analyst import evaluate
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.adversary.naturals.cost import natural_filter_cost
 from jaxacct.adversary.naturals.counterexample import adaptive_choice, counterexample
 from jaxacct.adversary.naturals.freeness import is_free, totally_ordered_closure
-from jaxacct.adversary.residue import natural_residue, residue_condition
+from jaxacct.adversary.residue import natural_residue, renyi_residue, residue_condition
 from jaxacct.adversary.rules import Rule
 from jaxacct.adversary.worst_case import worst_case
 
@@ -25,10 +26,12 @@ __all__ = [
     "adaptive_choice",
     "additive_profile",
     "counterexample",
+    "evaluate",
     "is_free",
     "natural_approximate_dp",
     "natural_filter_cost",
     "natural_residue",
+    "renyi_residue",
     "residue_condition",
     "totally_ordered_closure",
     "worst_case",

@@ -98,7 +98,7 @@ INTEROP = {
     "from_dp_event.gaussian": event("Gaussian", noise_multiplier=1.0),
     "from_dp_event.laplace": event("Laplace", noise_multiplier=1.0),
     "from_dp_event.mixture": event(
-        "RandomSensitivityGaussian", standard_deviation=1.0, sensitivities=[0.0, 1.0], sampling_probs=[0.5, 0.5]
+        "MixtureOfGaussians", standard_deviation=1.0, sensitivities=[0.0, 1.0], sampling_probs=[0.5, 0.5]
     ),
     "from_dp_event.poisson": event("PoissonSampled", sampling_probability=0.1, event=gaussian),
     "from_dp_event.repeat": event("RepeatAndSelect", event=gaussian, mean=3.0, shape=1.0),
