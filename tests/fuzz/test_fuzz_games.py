@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
+from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, RenyiDP, adversary, expost, filters
 from tests.contract import filter_cases as cases
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
@@ -97,6 +97,19 @@ CASES = {
         adversary.adaptive_choice, first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=(*NAMED, "family")
     ),
     "adversary.counterexample": case(adversary.counterexample, family=FAMILY, rounds=3, **FINITE, words=NAMED),
+    "adversary.evaluate": case(
+        adversary.evaluate,
+        words=NAMED,
+        functions=("choice",),
+        rule=adversary.Rule.unrestricted(FAMILY),
+        choice=lambda state, losses: 0,
+        rounds=2,
+        epsilon=0.5,
+        **FINITE,
+    ),
+    "adversary.renyi_residue": case(
+        adversary.renyi_residue, budget=RenyiDP(8.0, 1.0), query=FAMILY[0], relation="remove", words=NAMED
+    ),
     "adversary.is_free": case(
         adversary.is_free, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, words=NAMED
     ),
