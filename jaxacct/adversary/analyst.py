@@ -153,7 +153,7 @@ def _bounds(
                 here = chosen == query
                 parts = [np.where(here, p, 0.0), np.where(here, q, 0.0), np.where(here[:, None], raised, 0.0)]
                 if query < 0:
-                    stop(*parts, labels)
+                    stop(parts[0], parts[1], parts[2], labels)
                     continue
                 if not np.any(parts[0]):
                     continue
