@@ -49,13 +49,15 @@ ROOMS = (
     "interop",
     "ledger",
 )
-# Rooms whose names are in their modules, not in the room.
+# Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {
     "losses": (
         "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
-        "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
+        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
         "approximations.central_limit", "renyi", "renyi.zcdp",
-    )
+    ),
+    "expost": ("definitions", "reduction", "scales", "exact"),
+    "ledger": ("errors",),
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
@@ -86,10 +88,10 @@ def _table(text):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
-def _entries(path):
-    """A directive for every public class and function, and a line for every constant, in alphabetical order."""
+def _entries(path, shown=()):
+    """A directive for every public class and function not yet shown, and a line for every constant, by alphabet."""
     module = importlib.import_module(path)
-    public = {name: _value(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
+    public = {name: _value(module, name) for name in sorted({*module.__all__} - {*shown}, key=str.lower)}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
     # A filter's methods are its page, wherever they are written.
     options = "\n    options:\n      inherited_members: true" if path == "jaxacct.filters" else ""
@@ -122,14 +124,12 @@ def api_pages():
             continue
         module = importlib.import_module(f"jaxacct.{room}")
         text = f"# jaxacct.{room}\n\n{_prose(module)}\n"
-        if room in MODULES:
-            for name in MODULES[room]:
-                text += (
-                    f"\n## jaxacct.{room}.{name}\n\n{_first_line(importlib.import_module(f'jaxacct.{room}.{name}'))}\n"
-                )
-                text += "\n" + _entries(f"jaxacct.{room}.{name}") + "\n"
-        else:
+        shown = getattr(module, "__all__", ())
+        if shown:
             text += "\n" + _entries(f"jaxacct.{room}") + "\n"
+        for name in MODULES.get(room, ()):
+            path = f"jaxacct.{room}.{name}"
+            text += f"\n## {path}\n\n{_first_line(importlib.import_module(path))}\n\n{_entries(path, shown)}\n"
         pages[f"api/{room}.md"] = text
     return pages
 
