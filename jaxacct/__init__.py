@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         mechanisms as mechanisms,
     )
     from jaxacct import (
+        papers as papers,
+    )
+    from jaxacct import (
         plotting as plotting,
     )
     from jaxacct import (
