@@ -72,7 +72,7 @@ def test_the_approximations_converge_as_theorem_4_1_says():
 
 
 def test_the_approximations_are_not_negligible_where_the_paper_says_so():
-    """Section 4.1 calls the error negligible for q < 0.2 and q > 0.8; at sigma = 1 it is not (errata 6)."""
+    """Section 4.1 calls the error negligible for q < 0.2 and q > 0.8; at sigma = 1 it is not (docs/errata.md, 6)."""
     small = approximate_moments(sampled(1.0, np.array([0.01, 0.1, 0.2])), "small").relative_error
     np.testing.assert_allclose(small.mean_p, [0.0251, 0.184, 0.307], rtol=0.01)
     np.testing.assert_allclose(small.variance_q, [0.0733, 0.522, 0.864], rtol=0.01)

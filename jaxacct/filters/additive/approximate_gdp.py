@@ -105,7 +105,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.
 
         With it ``query`` spends at most what is left; its noise keeps its scale. It is invBudg of Algorithm 2 with
-        this step's rate (errata 2), divided by the query's own sensitivity, at most 1: sigma sqrt(log(1 + 2 B
+        this step's rate (docs/errata.md, 2), divided by the query's own sensitivity, at most 1: sigma sqrt(log(1 + 2 B
         / q^2)) in the "small" regime, sigma sqrt(2 B) / q in the "large" one. 0 where `update_clipped` refuses.
         Rounded down, in the caller's float type.
 
