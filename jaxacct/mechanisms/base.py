@@ -42,7 +42,7 @@ class Mechanism:
 
     @property
     def _name(self) -> str:
-        """What errors call it."""
+        """The name by which error messages call this mechanism."""
         return type(self).__name__
 
     @property
