@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         TruncatedPoisson,
         ZeroConcentratedDP,
     )
+    from jaxacct.selection import PrivateSelection
 
 __all__ = [
     "GDP",
@@ -101,6 +102,7 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
+    "PrivateSelection",
     "PureDP",
     "RandomAllocation",
     "RandomSensitivityGaussian",
