@@ -105,7 +105,7 @@ class Mechanism:
         return self
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
-        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.fixed_direction.FixedDirection`.
+        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.known_attack.KnownAttack`.
 
         Args:
             direction: ``"remove"`` or ``"add"``: whether the record goes or comes.

@@ -7,6 +7,7 @@ So its numbers describe a limit and are no privacy guarantee; ``delta_over_const
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -128,7 +129,7 @@ def clt_of_budget(budget: ArrayLike, regime: str, sigma: tuple[float, float], ra
         return concrete(_theorem(low, high, each))
 
 
-def _box(rate: tuple[float, float], sigma: tuple[float, float]) -> list[np.ndarray]:
+def _box(rate: tuple[float, float], sigma: tuple[float, float]) -> Sequence[np.ndarray]:
     """Rates and noise multipliers at 33 x 33 points of a box, corners included."""
     for name, ends in (("rate", rate), ("sigma", sigma)):
         if len(ends) != 2 or not ends[0] <= ends[1]:
