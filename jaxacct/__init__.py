@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
+    from jaxacct.summaries.gdp import gdp_summary
 
 __all__ = [
     "GDP",
@@ -120,6 +121,7 @@ __all__ = [
     "delta",
     "dominates",
     "epsilon",
+    "gdp_summary",
     "plan_noise",
     "supremum",
     "without_callbacks",
