@@ -46,6 +46,7 @@ ROOMS = (
     "losses",
     "training",
     "audit",
+    "attacks",
     "plotting",
     "interop",
     "ledger",
