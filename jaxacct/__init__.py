@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         adversary as adversary,
     )
     from jaxacct import (
+        attacks as attacks,
         audit as audit,
     )
     from jaxacct import (
