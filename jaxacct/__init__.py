@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
@@ -115,6 +116,7 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
     "calibrate",
     "certify",
