@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
@@ -119,6 +120,7 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
     "calibrate",
     "certify",
