@@ -68,6 +68,7 @@ EXCUSED = {
     },
     **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},
     "training.fresh_keys": "takes nothing",
+    "training.secure_keys": "takes nothing",
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
     "ledger.Ledger": FILE, "ledger.register": "takes a class",
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
