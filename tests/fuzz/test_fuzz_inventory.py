@@ -25,7 +25,7 @@ FUZZED = {name for table in TABLES for name in table.CASES}
 ROOMS = (
     "", "mechanisms", "filters", "adversary", "audit", "expost", "training", "ledger", "accounting.calibration",
     "accounting.noise_planning", "interop",
-    "plotting",
+    "plotting", "release",
 )  # fmt: skip
 RESULT = "what a function returns; nobody calls it"
 STATE = "a state; hostile ones are handed to the methods of its filter"
@@ -70,7 +70,7 @@ EXCUSED = {
     "training.fresh_keys": "takes nothing",
     "training.secure_keys": "takes nothing",
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
-    "ledger.Ledger": FILE, "ledger.register": "takes a class",
+    "ledger.Ledger": FILE, "release.Released": RESULT, "ledger.register": "takes a class",
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
     "interop.FilteredConfig": "for jax_privacy's trainer", "interop.stop_when_spent": "a callback",
     "interop.UnreadableEvent": ERROR, "interop.mechanism_of_selection": "takes a strategy of jax_privacy",
