@@ -69,8 +69,8 @@ def released(
     _validate.methods("init", "update", "spent", "remaining", "fraction", budget=budget)
     if state is None:
         raise ValueError("state must be given with a filter: budget.init() at first, then that of the last release")
-    check_state(budget, state)
     policy, before = Policy.of(budget), State(state, "", "")
+    check_state(budget, state)
     admitted, after = policy.decide(mechanism, before)
     reading = functools.cache(lambda: read(policy, None, after, mechanism, before, admitted))
     return Released(draw() if admitted else None, admitted, mechanism, after.value, reading)

@@ -95,8 +95,8 @@ BOUNDS = {"lower": 0, "upper": 5, "grid": 1}
 RELEASE = {
     "bounded_sum": case(release.bounded_sum, values=[1, 2], **PEOPLE | BOUNDS),
     "count": case(release.count, flags=[True, False], **PEOPLE),
-    "discrete_gaussian": case(release.discrete_gaussian, sigma=1, size=2),
-    "discrete_laplace": case(release.discrete_laplace, scale=1, size=2),
+    "discrete_gaussian": case(release.discrete_gaussian, "size", sigma=1, size=2),
+    "discrete_laplace": case(release.discrete_laplace, "size", scale=1, size=2),
     "histogram": case(release.histogram, values=["a"], bins=["a", "b"], **PEOPLE),
     "mean": case(release.mean, values=[1, 2], **PEOPLE | BOUNDS | {"scale": (50, 50)}),
 }
