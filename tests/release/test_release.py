@@ -226,7 +226,7 @@ BAD = {
     "state must be given with a filter": {"state": None},
     "state must be one of this filter": {"state": filters.pure_dp(2.0).init()},
     "budget must have the methods": {"budget": 1.0},
-    "filter must have one budget": {"budget": filters.individual(ROOMY, examples=3)},
+    "filter must have one budget": {"budget": filters.per_example(ROOMY, examples=3)},
 }
 
 
