@@ -47,6 +47,9 @@ if TYPE_CHECKING:
         plotting as plotting,
     )
     from jaxacct import (
+        release as release,
+    )
+    from jaxacct import (
         training as training,
     )
     from jaxacct.accounting import Bounds, delta, epsilon
