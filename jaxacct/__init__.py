@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxacct import mechanisms as mechanisms
     from jaxacct import papers as papers
     from jaxacct import plotting as plotting
+    from jaxacct import release as release
     from jaxacct import training as training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.accounting.calibration import calibrate
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
@@ -95,6 +97,7 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
     "calibrate",
     "certify",
