@@ -75,8 +75,8 @@ def steps_by_noise() -> dict[str, list[int]]:
 def train(filter: Any, sigma: float, data: Any, seeds: int) -> dict[str, Any]:
     """Runs until the filter refuses, and what they reach on the held-out part."""
     examples = jnp.asarray(data.train_x), jnp.asarray(data.train_y)
-    schedule = training.constant(sigma, RATE, MOST_STEPS)
-    network = training.build("linear", data.train_x.shape[1:], data.classes, 0)
+    schedule = training.schedules.constant(sigma, RATE, MOST_STEPS)
+    network = training.demo.build_network("linear", data.train_x.shape[1:], data.classes, 0)
     optimizer = optax.sgd(0.3)
     step = training.make_step(network.loss, optimizer, filter, schedule, clip_norm=1.0, physical_batch=128, donate=True)
     measure = training.accuracy(network.logits, data.test_x, data.test_y)
@@ -216,7 +216,7 @@ def main() -> None:
     if options.redraw:
         draw(json.loads(file.read_text()), HERE / "headline.png")
         return
-    data = training.load("adult", options.path)
+    data = training.demo.load_data("adult", options.path)
     guess = float(np.bincount(data.test_y).max() / len(data.test_y))
     report: dict[str, Any] = {
         "machine": about("optax", "flax"),

@@ -85,8 +85,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="file to write the numbers to")
     arguments = parser.parse_args()
-    data = training.load("digits")
-    network = training.build("mlp", data.train_x.shape[1:], data.classes, 0)
+    data = training.demo.load_data("digits")
+    network = training.demo.build_network("mlp", data.train_x.shape[1:], data.classes, 0)
     rows = []
     print(f"digits, mlp, {jax.devices()[0].device_kind}, {STEPS * BLOCKS} steps each")
     print(f"{'filter':<16} {'update':>12} {'step with':>12} {'without':>12} {'difference':>11} {'share':>8}")

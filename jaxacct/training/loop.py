@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
-from jaxacct.training.state import StepReport, TrainState, with_accuracy
+from jaxacct.training.state import StepReport, TrainState
 
 
 class StepRecord(NamedTuple):
@@ -46,7 +46,7 @@ class StepRecord(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
+class FitResult:
     """The result of a training run.
 
     Attributes:
@@ -83,7 +83,7 @@ def fit(
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
     before: History | None = None,
-) -> Outcome:
+) -> FitResult:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
     Args:
@@ -144,7 +144,7 @@ def fit(
         if number % evaluate_every == 0:
             latest = measured(state)
             evaluations.append((number, latest))
-            state = with_accuracy(state, latest)
+            state = state.with_accuracy(latest)
         on_step(records[-1], latest)
         if bool(state.halted):
             stopped = "budget spent"
@@ -152,7 +152,7 @@ def fit(
     reached = int(state.step)
     if evaluations[-1][0] != reached:
         evaluations.append((reached, measured(state)))
-    return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
+    return FitResult(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
 def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[Any], float]:

@@ -42,8 +42,7 @@ EXCUSED = {
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
     "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE, "filters.individual_priced_box": TABLE,
-    "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
-    "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
+    "filters.IndividualPricedBoxFilter": TABLE, "training.sampler": SAMPLERS,
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
@@ -58,15 +57,8 @@ EXCUSED = {
     **{f"audit.{name}": RESULT for name in ("Canaries", "ManyRuns", "OneRun")},
     "expost.Definition": "the base of the definitions", "expost.ImmunityWarning": "a warning",
     "expost.RenyiOdometerState": STATE, "expost.PureExPost": "takes nothing", "expost.Released": RESULT,
-    **{
-        f"training.{name}": RESULT
-        for name in (
-            "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "LevelsFilter", "Outcome", "ReleasedValues", "RootKeys", "Rounds", "Sample", "Schedule",
-            "ShardedExamples", "SplitStep", "StepKeys", "StepRecord", "StepReport", "TrainState",
-        )
-    },
-    **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},
+    **{f"training.{name}": RESULT for name in ("RootKeys", "StepReport", "TrainState")},
+    "training.durable_run": FILE,
     "training.fresh_keys": "takes nothing",
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
     "ledger.Ledger": FILE, "ledger.register": "takes a class",

@@ -13,9 +13,6 @@ from jaxacct import filters
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import (
-    ReleasedValues,
-    adaptive,
-    constant,
     init_state,
     make_step,
     noisy_gradient,
@@ -23,9 +20,8 @@ from jaxacct.training import (
     planned_mechanism,
     seeded_keys,
     step_keys,
-    warmup_decay,
-    with_accuracy,
 )
+from jaxacct.training.schedules import ReleasedValues, adaptive, constant, warmup_decay
 
 
 def loss(params, example):
@@ -173,7 +169,7 @@ def test_a_step_compiles_once_and_keeps_float32():
     before = jax.config.jax_enable_x64
     for number in range(6):
         state, report = counted(state, DATA)
-        state = with_accuracy(state, 0.1 * number)
+        state = state.with_accuracy(0.1 * number)
     assert jax.config.jax_enable_x64 == before
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((state.params, state.opt_state)))
     assert bool(report.admitted)
