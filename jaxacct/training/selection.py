@@ -36,4 +36,4 @@ def select(admitted: ArrayLike, new: Tree, old: Tree) -> Tree:
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
     ):
         raise ValueError(f"new must have the structure, shapes and types of old, {wanted!r:.200}, got {found!r:.200}")
-    return jax.tree.map(lambda one, other: jnp.where(jnp.asarray(admitted) != 0, one, other), new, old)
+    return jax.tree.map(lambda one, other: jnp.where(jnp.asarray(admitted, bool), one, other), new, old)
