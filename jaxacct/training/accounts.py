@@ -35,7 +35,7 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
 
 
 def pays_for_each(filter: object) -> bool:
-    """Whether a filter has an account for each example, as `filters.individual` makes it."""
+    """Whether a filter has an account for each example, as `filters.per_example` makes it."""
     return hasattr(filter, "bounds")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
+from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.batches_budget import plan_batches
 from jaxacct.training.samplers import Sampler
@@ -18,7 +19,7 @@ from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mec
 
 Progress: TypeAlias = Callable[[int, int], object] | None
 
-FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp", "menu")
+FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
@@ -61,9 +62,9 @@ def plan_budget(
     comes with a sampler, and is asked with its mechanism.
 
     Args:
-        filter: "priced-box" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a looser
-            bound), "gdp" (everyone in every step, rate 1), "approximate-gdp" (asymptotic only) or "menu" (a bound for
-            ``sampling`` and constant noise).
+        filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
+            looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only) or "menu" (a
+            bound for ``sampling`` and constant noise). ``-`` may stand for ``_``.
         schedule: "constant", "warmup-decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
         delta: in (0, 1).
@@ -73,11 +74,12 @@ def plan_budget(
         size: number of examples, public; for "menu" only.
         largest: most examples in a batch of "truncated"; without it 6 standard deviations above the expected size.
         physical_batch: most examples of a sampler's batch in memory at once.
-        progress: called as ``progress(done, total)`` while the table of a "priced-box" is computed: seconds, once.
+        progress: called as ``progress(done, total)`` while the table of "sampled_gaussian" is computed: seconds, once.
 
     Raises:
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
+    filter = canonical(filter)
     _validate.one_of(FILTERS, filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)
@@ -97,11 +99,11 @@ def plan_budget(
     def planned(sigma: float) -> Schedule:
         return SCHEDULES[schedule](sigma, rate, steps)
 
-    if filter == "priced-box":
-        return _priced_box(planned, epsilon, delta, progress)
+    if filter == "sampled_gaussian":
+        return _sampled_gaussian(planned, epsilon, delta, progress)
     if filter == "gdp":
         return _gdp(planned, epsilon, delta, rate)
-    if filter == "approximate-gdp":
+    if filter == "approximate_gdp":
         return _approximate_gdp(planned, epsilon, delta)
     return _renyi(planned, epsilon, delta)
 
@@ -115,7 +117,7 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     )
 
 
-def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
+def _sampled_gaussian(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
     def within(schedule: Schedule) -> bool:
         return bool(accounting.epsilon(planned_mechanism(schedule), delta).lower <= epsilon)
 
@@ -124,7 +126,7 @@ def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: flo
     base = floor.planned[0][0] / planned(1.0).planned[0][0]  # the multiplier that ``planned`` was given, about
     most = planned(base * _ROOM)
     sigmas, rates = ([pair[i] for plan in (floor, most) for pair in plan.levels] for i in range(2))
-    box = filters.priced_box(
+    box = filters.sampled_gaussian(
         sigma=(min(sigmas), max(sigmas)),
         rate=(min(rates), max(rates)),
         epsilon=epsilon,
@@ -143,9 +145,9 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
     if rate != 1:
         raise ValueError(
             f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
-            "use --rate 1, or --filter priced-box"
+            "use --rate 1, or --filter sampled_gaussian"
         )
-    budget = filters.from_epsilon("gdp", epsilon, delta)
+    budget = filters.for_target("gdp", epsilon, delta)
     # A little short of the budget: steps that are charged one by one round more often than their sum does.
     whole = deflated(float(budget.mu) ** 2, 1e-9)
 
@@ -160,11 +162,11 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
     if not (max(rates) < 0.2 or min(rates) > 0.8):
         wrong = next((rate for rate in rates if 0.2 <= rate <= 0.8), max(rates))
         raise ValueError(
-            f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
-            ": use --filter priced-box between"
+            f"rate must stay below 0.2 or above 0.8 for the approximate_gdp filter, got {wrong:g} in the plan"
+            ": use --filter sampled_gaussian between"
         )
     regime = "small" if max(rates) < 0.2 else "large"
-    budget = filters.from_epsilon("approximate_gdp", epsilon, delta, regime=regime)
+    budget = filters.for_target("approximate_gdp", epsilon, delta, regime=regime)
     whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, menu
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS
@@ -49,9 +49,9 @@ class Sampler:
         """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
 
         Raises:
-            ValueError: see :func:`jaxacct.filters.priced_menu`.
+            ValueError: see :func:`jaxacct.filters.menu`.
         """
-        return priced_menu([self.mechanism], epsilon=epsilon, delta=delta)
+        return menu([self.mechanism], epsilon=epsilon, delta=delta)
 
     def schedule(self, steps: int) -> Schedule:
         """The schedule of ``steps`` steps with this sampler's noise and rate, the only one that goes with it.

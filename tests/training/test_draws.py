@@ -139,7 +139,7 @@ def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(
         optax.sgd(0.1),
         training.schedules.constant(1.0, 0.5, 3),
     )
-    budget, each = filters.renyi(9.0, 1e-5, order=8.0), filters.individual(filters.gdp(1.0), examples=4)
+    budget, each = filters.renyi(9.0, 1e-5, order=8.0), filters.per_example(filters.gdp(1.0), examples=4)
     sampler = training.sampler(PoissonSampled(Gaussian(1.0), 0.5), 4)
     makers = [
         lambda: training.make_step(loss, sgd, budget, plan, clip_norm=clip_norm),

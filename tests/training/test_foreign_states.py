@@ -155,7 +155,7 @@ def test_a_transformation_refuses_a_foreign_account_and_is_not_halted_by_it():
 
 
 def test_an_individual_step_leaves_foreign_accounts_alone():
-    make = lambda budget: filters.individual_approximate_gdp(budget, examples=SIZE)  # noqa: E731
+    make = lambda budget: filters.per_example(filters.approximate_gdp(budget), examples=SIZE)  # noqa: E731
     plan = training.schedules.constant(2.0, 0.1, 9)
     step = make_step(loss, SGD, make(0.02), plan, clip_norm=1.0, physical_batch=8)
     state, report = step(start(make(0.02)), DATA)

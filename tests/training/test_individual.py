@@ -37,7 +37,9 @@ X[0] = 0.0  # learns nothing, ever
 Y[1] = 50.0  # always at the clip norm
 DATA = (jnp.asarray(X), jnp.asarray(Y))
 OPTIMIZER = optax.sgd(0.05)
-LEDGER = filters.individual_approximate_gdp(0.012, examples=SIZE)  # room for three steps and a half at the clip norm
+LEDGER = filters.per_example(
+    filters.approximate_gdp(0.012), examples=SIZE
+)  # room for three steps and a half at the clip norm
 PLAN = constant(SIGMA, RATE, 9)
 STEP = make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, physical_batch=16)
 
@@ -145,7 +147,7 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
     padded = tuple(jnp.concatenate([leaf, jnp.zeros((7, *leaf.shape[1:]), leaf.dtype)]) for leaf in DATA)
     moved = []
     for data, count, size in ((DATA, SIZE, 50), (padded, wide, 100)):
-        ledger = filters.individual_approximate_gdp(0.9, examples=count, regime="large")
+        ledger = filters.per_example(filters.approximate_gdp(0.9), examples=count, regime="large")
         plan = constant(SIGMA, 1.0, 9)
         step = make_step(loss, OPTIMIZER, ledger, plan, clip_norm=CLIP, physical_batch=16, size=size)
         begun = init_state(PARAMS, OPTIMIZER, ledger, plan, seeded_keys(3))
