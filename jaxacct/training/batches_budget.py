@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 from jax.typing import ArrayLike
 
@@ -21,15 +22,7 @@ _MOST_RAISED = 2.0  # at which the search is given up
 
 
 def plan_batches(
-    sampling: str,
-    *,
-    epsilon: float,
-    delta: float,
-    steps: int,
-    rate: float,
-    size: int | None,
-    largest: int | None,
-    piece: int,
+    sampling: str, epsilon: float, delta: float, steps: int, rate: float, size: Any, largest: int | None, piece: int
 ) -> tuple[Sampler, PricedMenuFilter, int]:
     """A sampler of the least noise, the filter that is asked with its mechanism, and the steps in whole runs of it.
 

@@ -89,8 +89,8 @@ def plan_budget(
     if filter == "menu":
         if schedule != "constant":
             raise ValueError(f"schedule must be 'constant' for the filter 'menu', got {schedule!r}")
-        target = {"epsilon": epsilon, "delta": delta, "steps": int(steps), "rate": float(rate)}
-        sampler, least, count = plan_batches(sampling, **target, size=size, largest=largest, piece=physical_batch)
+        asked = float(epsilon), float(delta), int(steps), float(rate)
+        sampler, least, count = plan_batches(sampling, *asked, size, largest, physical_batch)
         return Budget(least, sampler.schedule(count), "units", sampler)
     for name, value, only in (("sampling", sampling, "poisson"), ("size", size, None), ("largest", largest, None)):
         if value != only:

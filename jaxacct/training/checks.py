@@ -40,7 +40,7 @@ def mask(value: ArrayLike) -> jax.Array:
     _validate.numbers(mask=value)
     if np.ndim(value) != 1 or not np.shape(value)[0]:
         raise ValueError(f"mask must have shape (size,), got {np.shape(value)}")
-    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
+    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0).astype(bool)
 
 
 def key(**named: object) -> None:

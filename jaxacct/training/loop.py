@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,9 @@ from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState
+
+if TYPE_CHECKING:
+    from jaxacct.training.durable_runs.run import DurableRun
 
 
 class StepRecord(NamedTuple):
@@ -64,14 +67,6 @@ class FitResult:
     attempts: int = 1
 
 
-class History(Protocol):
-    """What `fit` asks of a run that may be a resumed one: a ``DurableRun``."""
-
-    attempt: int
-    records: list[StepRecord]
-    evaluations: list[tuple[int, float]]
-
-
 def fit(
     step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
     state: TrainState,
@@ -82,7 +77,7 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: History | None = None,
+    before: DurableRun | None = None,
 ) -> FitResult:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 

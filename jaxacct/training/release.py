@@ -11,7 +11,6 @@ from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, gradient_sum_of_sample
-from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.keys import StepKeys, check_step_keys
 from jaxacct.training.noise import add_gaussian_noise, check_sigma
 from jaxacct.training.samplers import Sampler
@@ -94,7 +93,8 @@ def noisy_gradient(
         check_sampler(sampler, data)
         if sigma is not None or rate is not None or size not in (None, sampler.size) or full_batch:
             raise ValueError("sampler has its own noise, rate and size: leave sigma, rate, size and full_batch out")
-        total = _sum_of_batch(loss, params, data, keys, sampler, clip_norm, clip_scale)
+        sample, arrays = sampler.draw(keys.run, keys.number), jax.tree.map(jnp.asarray, data)
+        total = gradient_sum_of_sample(loss, params, arrays, sample, clip_norm, clip_scale=clip_scale)
         sigma, expected = sampler.noise_multiplier, jnp.float32(sampler.expected)
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     return jax.tree.map(lambda leaf: leaf / expected, release)
@@ -108,17 +108,3 @@ def check_sampler(sampler: object, data: object) -> None:
         raise ValueError("data must be a tree of arrays for a sampler, got ShardedExamples: its batches have no shards")
     if number_of(data) != sampler.size:
         raise ValueError(f"data must hold the sampler's {sampler.size} examples, got {number_of(data)}")
-
-
-def _sum_of_batch(
-    loss: Loss[Params],
-    params: Params,
-    data: object,
-    keys: StepKeys,
-    sampler: Sampler,
-    clip_norm: ArrayLike,
-    clip_scale: ArrayLike,
-) -> FixedPointSum:
-    sample = sampler.draw(keys.run, keys.number)
-    arrays = jax.tree.map(jnp.asarray, data)
-    return gradient_sum_of_sample(loss, params, arrays, sample, clip_norm, clip_scale=clip_scale)

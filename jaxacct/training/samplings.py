@@ -51,14 +51,12 @@ class Sampling(NamedTuple):
         kind: the type of its mechanisms.
         make: ``make(noise, rate, records, largest)``, a mechanism for noise in clip norms.
         draw: ``draw(mechanism, size)``, the `Draw` of a mechanism of that type.
-        says: what a batch is, in words.
         in_epochs: whether one run of the mechanism is an epoch of 1 / rate batches.
     """
 
     kind: type[Mechanism]
     make: Callable[[ArrayLike, float, int, int | None], Mechanism]
     draw: Callable[[Any, int], Draw]
-    says: str
     in_epochs: bool = False
 
 
@@ -103,7 +101,7 @@ def _poisson(mechanism: Any, size: int) -> Draw:
 
 
 def _truncated(mechanism: Any, size: int) -> Draw:
-    _same(size, records=mechanism.records)
+    _check_size(size, "records", mechanism.records)
     rate, largest = _below(mechanism.rate), int(mechanism.largest)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -118,13 +116,13 @@ def _truncated(mechanism: Any, size: int) -> Draw:
 
 
 def _without_replacement(mechanism: Any, size: int) -> Draw:
-    _same(size, dataset_size=mechanism.dataset_size)
+    _check_size(size, "dataset_size", mechanism.dataset_size)
     batch = int(mechanism.sample_size)
     return Draw(lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
 def _with_replacement(mechanism: Any, size: int) -> Draw:
-    _same(size, records=mechanism.records)
+    _check_size(size, "records", mechanism.records)
     batch = int(mechanism.batch)
     return Draw(lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
@@ -163,10 +161,9 @@ def _below(rate: Any) -> np.float32:
     return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
 
 
-def _same(size: int, **named: Any) -> None:
-    for name, value in named.items():
-        if int(value) != size:
-            raise ValueError(f"size must be the {name} of the mechanism, {int(value)}, got {size}")
+def _check_size(size: int, name: str, records: Any) -> None:
+    if int(records) != size:
+        raise ValueError(f"size must be the {name} of the mechanism, {int(records)}, got {size}")
 
 
 def _batch(rate: float, records: int) -> int:
@@ -177,51 +174,40 @@ def _batches(rate: float) -> int:
     return max(1, round(1.0 / rate))
 
 
-def _largest(rate: float, records: int, largest: int | None) -> int:
-    """``largest``; without one, 6 standard deviations above the expected size."""
-    spread = 6.0 * math.sqrt(records * rate * (1.0 - rate))
-    return min(records, math.ceil(rate * records + spread)) if largest is None else largest
+def _cut(noise: ArrayLike, rate: float, records: int, largest: int | None) -> Mechanism:
+    """A `TruncatedPoisson`, by default at 6 standard deviations above the expected size."""
+    if largest is None:
+        largest = min(records, math.ceil(rate * records + 6.0 * math.sqrt(records * rate * (1.0 - rate))))
+    return TruncatedPoisson(Gaussian(noise), rate, largest, records)
+
+
+def _halved(noise: ArrayLike) -> Gaussian:
+    """In a batch of fixed size a record takes the place of another one, which moves the sum by twice the clip norm."""
+    return Gaussian(0.5 * np.asarray(noise))
 
 
 SAMPLINGS: dict[str, Sampling] = {
-    "poisson": Sampling(
-        PoissonSampled,
-        lambda noise, rate, records, largest: PoissonSampled(Gaussian(noise), rate),
-        _poisson,
-        "a coin for each example",
-    ),
-    "truncated": Sampling(
-        TruncatedPoisson,
-        lambda noise, rate, n, largest: TruncatedPoisson(Gaussian(noise), rate, _largest(rate, n, largest), n),
-        _truncated,
-        "a coin for each example, cut at random to the largest size",
-    ),
-    # In batches of a fixed size a record takes the place of another one, which moves the sum by twice the clip norm.
+    # A coin for each example.
+    "poisson": Sampling(PoissonSampled, lambda noise, rate, n, _: PoissonSampled(Gaussian(noise), rate), _poisson),
+    # The same, cut at random to the largest size.
+    "truncated": Sampling(TruncatedPoisson, _cut, _truncated),
+    # rate * size examples, rounded, every step anew.
     "fixed": Sampling(
         SampledWithoutReplacement,
-        lambda noise, rate, n, _: SampledWithoutReplacement(Gaussian(0.5 * np.asarray(noise)), _batch(rate, n), n),
+        lambda noise, rate, n, _: SampledWithoutReplacement(_halved(noise), _batch(rate, n), n),
         _without_replacement,
-        "rate * size examples, rounded, every step anew",
     ),
+    # So many draws from all examples.
     "replacement": Sampling(
         SampledWithReplacement,
-        lambda noise, rate, n, _: SampledWithReplacement(Gaussian(0.5 * np.asarray(noise)), _batch(rate, n), n),
+        lambda noise, rate, n, _: SampledWithReplacement(_halved(noise), _batch(rate, n), n),
         _with_replacement,
-        "so many draws from all examples",
     ),
+    # The examples that drew it among the 1 / rate batches, rounded, of an epoch.
     "allocation": Sampling(
-        RandomAllocation,
-        lambda noise, rate, records, _: RandomAllocation(Gaussian(noise), _batches(rate)),
-        _allocated,
-        "the examples that drew it among the 1 / rate batches, rounded, of an epoch",
-        in_epochs=True,
+        RandomAllocation, lambda noise, rate, *_: RandomAllocation(Gaussian(noise), _batches(rate)), _allocated, True
     ),
-    "shuffled": Sampling(
-        Shuffled,
-        lambda noise, rate, records, _: Shuffled(Gaussian(noise), _batches(rate)),
-        _shuffled,
-        "a part of the shuffled examples, 1 / rate parts an epoch, no better than an order that everyone knows",
-        in_epochs=True,
-    ),
+    # A part of the shuffled examples, 1 / rate parts an epoch: as costly as an order that everyone knows.
+    "shuffled": Sampling(Shuffled, lambda noise, rate, *_: Shuffled(Gaussian(noise), _batches(rate)), _shuffled, True),
 }
-"""The ways to draw batches by their names."""
+"""The ways to draw batches, by their names: whoever adds one adds a line here, and its draw above."""

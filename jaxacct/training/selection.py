@@ -27,13 +27,11 @@ def select(admitted: ArrayLike, new: Tree, old: Tree) -> Tree:
     Raises:
         ValueError: ``admitted`` that is not one truth, or trees of different structures, shapes or types.
     """
-    _validate.numbers(admitted=admitted)
-    if jnp.ndim(admitted):
-        raise ValueError(f"admitted must be one truth, got shape {jnp.shape(admitted)}")
-    wanted, found = (jax.tree.map(jax.typeof, tree) for tree in (old, new))
-    if jax.tree.structure(found) != jax.tree.structure(wanted) or any(
-        (one.shape, one.dtype) != (other.shape, other.dtype)
-        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
-    ):
+    _validate.number(admitted=admitted)
+    _validate.arrays(new=new)
+    _validate.arrays(old=old)
+    found, wanted = (jax.tree.map(jax.typeof, tree) for tree in (new, old))
+    kinds = [[(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (found, wanted)]
+    if jax.tree.structure(new) != jax.tree.structure(old) or kinds[0] != kinds[1]:
         raise ValueError(f"new must have the structure, shapes and types of old, {wanted!r:.200}, got {found!r:.200}")
     return jax.tree.map(lambda one, other: jnp.where(jnp.asarray(admitted, bool), one, other), new, old)

@@ -97,8 +97,7 @@ def make_step(
         loss, clip_norm, physical_batch, size, has_aux: as in :func:`jaxacct.training.noisy_gradient`. With a
             per-example filter ``size`` is by default the number of its accounts.
         optimizer: any optax transformation; it sees noisy gradients only.
-        filter: an object with the protocol of :mod:`jaxacct.filters`, a per-example filter, or ``None``, which accounts
-            for nothing (benchmarks).
+        filter: an object with the protocol of :mod:`jaxacct.filters`, or a per-example filter.
         schedule: from :mod:`jaxacct.training.schedules`; with a sampler ``sampler.schedule(steps)``.
         sampler: from :func:`jaxacct.training.sampler`: draws the batches. Without one everyone throws a coin.
         accounts: ``accounts(params, data)``, (size,): the gradient norms that a per-example filter charges; by default
@@ -111,8 +110,7 @@ def make_step(
     """
     loss = _check.scalar_loss(loss, has_aux)
     _validate.methods("init", "update", optimizer=optimizer)
-    if filter is not None:
-        _validate.methods("init", "update", "spent", "fraction", filter=filter)
+    _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
@@ -248,13 +246,11 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_clipped(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
     """
-    if filter is None:
-        return jnp.bool_(True), state, jnp.float32(1.0)
     clipped = getattr(filter, "update_clipped", None)
     if clipped is None:
         admitted, state = filter.update(query, state)
@@ -266,9 +262,7 @@ def ask_clipped(filter: Filter | None, query: Mechanism, state: Any) -> tuple[ja
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def budget_of(filter: Filter | None, state: object) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter, state: object) -> tuple[jax.Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
-    if filter is None:
-        return jnp.float32(0.0), jnp.float32(1.0)
     left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)
     return filter.spent(state), jnp.clip(left, 0.0, 1.0)

@@ -147,7 +147,7 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
     padded = tuple(jnp.concatenate([leaf, jnp.zeros((7, *leaf.shape[1:]), leaf.dtype)]) for leaf in DATA)
     moved = []
     for data, count, size in ((DATA, SIZE, 50), (padded, wide, 100)):
-        ledger = filters.per_example(filters.approximate_gdp(0.9), examples=count, regime="large")
+        ledger = filters.per_example(filters.approximate_gdp(0.9, regime="large"), examples=count)
         plan = constant(SIGMA, 1.0, 9)
         step = make_step(loss, OPTIMIZER, ledger, plan, clip_norm=CLIP, physical_batch=16, size=size)
         begun = init_state(PARAMS, OPTIMIZER, ledger, plan, seeded_keys(3))
