@@ -17,6 +17,8 @@ from jaxacct.training.samplings import SAMPLINGS, batches_of_run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["NAMES", "sampler_costs", "samplers"]
+
 KNOWN = "everyone knows"
 NAMES = (*(name for name in SAMPLINGS if name != "replacement"), KNOWN)
 

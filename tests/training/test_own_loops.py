@@ -56,9 +56,7 @@ def test_a_release_needs_a_sampler_or_its_numbers_and_not_both():
     with pytest.raises(ValueError, match="data must be a tree of arrays for a sampler"):
         training.noisy_gradient(loss, PARAMS, training.shard_examples(DATA), keys, clip_norm=1.0, sampler=drawn)
     with pytest.raises(ValueError, match="schedule must have the sampler's noise and rate"):
-        training.make_step(
-            loss, SGD, filters.renyi(9.0, 1e-5, order=8), constant(9.0, 0.1, 9), clip_norm=1, sampler=drawn
-        )
+        training.make_step(loss, SGD, filters.gdp_residue(3.0, 1e-6), constant(9.0, 0.1, 9), clip_norm=1, sampler=drawn)
 
 
 def test_batches_of_an_epoch_are_not_resumed(tmp_path):
