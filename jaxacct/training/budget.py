@@ -64,8 +64,8 @@ def plan_budget(
     Args:
         filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
             looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only) or "menu" (a
-            bound for ``sampling`` and constant noise). ``-`` may stand for ``_``.
-        schedule: "constant", "warmup-decay" or "adaptive".
+            bound for ``sampling`` and constant noise). ``-`` may stand for ``_``, here and below.
+        schedule: "constant", "warmup_decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
         delta: in (0, 1).
         steps: planned number of steps; rounded up to whole epochs where batches are drawn by the epoch.
@@ -79,7 +79,7 @@ def plan_budget(
     Raises:
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
-    filter = canonical(filter)
+    filter, schedule = canonical(filter), canonical(schedule)
     _validate.one_of(FILTERS, filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)

@@ -24,6 +24,8 @@ from jaxacct.mechanisms import (
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.sampling import poisson_sample
 
+__all__ = ["SAMPLINGS"]
+
 
 class Draw(NamedTuple):
     """How a mechanism draws batches.

@@ -201,4 +201,4 @@ def least_float32(sigma: float) -> float:
     return float(rounded if float(rounded) >= sigma else np.nextafter(rounded, np.float32(np.inf)))
 
 
-SCHEDULES = {"constant": constant, "warmup-decay": warmup_decay, "adaptive": adaptive}
+SCHEDULES = {"constant": constant, "warmup_decay": warmup_decay, "adaptive": adaptive}

@@ -219,11 +219,11 @@ SETTINGS = [
 # In a box's warm-up both noise and rate move: a table of twenty seconds.
 PLANS = [
     pytest.param(
-        *one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("sampled_gaussian", "warmup-decay") else ()
+        *one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("sampled_gaussian", "warmup_decay") else ()
     )
     for one in SETTINGS
-    for schedule in ("constant", "warmup-decay")
-    if (one, schedule) != (("approximate_gdp", 0.9), "warmup-decay")  # its rate passes where there is no analysis
+    for schedule in ("constant", "warmup_decay")
+    if (one, schedule) != (("approximate_gdp", 0.9), "warmup_decay")  # its rate passes where there is no analysis
 ]
 
 
@@ -248,7 +248,7 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     [
         (dict(filter="gdp", rate=0.5), "rate must be 1 for the gdp filter"),
         (dict(filter="approximate_gdp", rate=0.5), "rate must stay below 0.2 or above 0.8"),
-        (dict(filter="approximate_gdp", rate=0.9, schedule="warmup-decay"), "got 0.45"),
+        (dict(filter="approximate_gdp", rate=0.9, schedule="warmup_decay"), "got 0.45"),
         (dict(epsilon=-1.0), "epsilon must be"),
         (dict(delta=0.0), "delta must be"),
         (dict(rate=1.5), "rate must be"),
