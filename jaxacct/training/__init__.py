@@ -65,7 +65,6 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.sampling import sample_pieces as sample_pieces
     from jaxacct.training.sampling import take_piece as take_piece
     from jaxacct.training.sharding import ShardedExamples as ShardedExamples
-    from jaxacct.training.sharding import replicate as replicate
     from jaxacct.training.state import Proposal as Proposal
     from jaxacct.training.step import Step as Step
 

@@ -69,8 +69,7 @@ def noisy_gradient(
     _validate.truth(full_batch=full_batch)
     loss = _check.scalar_loss(loss, has_aux)
     count = number_of(data)
-    if size is not None:
-        _validate.whole(size=size)
+    _validate.whole(size=count if size is None else size)
     _check.clip_norms(clip_norm=clip_norm)
     if np.ndim(clip_scale) == 0:
         _validate.number(_validate.rate, clip_scale=clip_scale)
@@ -100,10 +99,9 @@ def noisy_gradient(
     return jax.tree.map(lambda leaf: leaf / expected, release)
 
 
-def check_sampler(sampler: object, data: object) -> None:
+def check_sampler(sampler: Sampler, data: object) -> None:
     """Raises ValueError unless ``sampler`` is one for as many examples as ``data`` holds, on one device."""
     _validate.instance(Sampler, sampler=sampler)
-    assert isinstance(sampler, Sampler)
     if isinstance(data, ShardedExamples):
         raise ValueError("data must be a tree of arrays for a sampler, got ShardedExamples: its batches have no shards")
     if number_of(data) != sampler.size:

@@ -123,8 +123,6 @@ def make_step(
     size = getattr(filter, "examples", None) if each and size is None else size
     if size is not None:
         _validate.whole(size=size)
-    elif each:
-        raise ValueError(f"size must be given for a filter without a number of examples, got None and {filter!r:.200}")
     if sampler is not None:
         _check_sampled(sampler, schedule, each)
     # With a sampler, of the filter too: another one's fresh account has not paid for the epoch that batches are from.

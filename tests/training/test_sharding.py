@@ -16,7 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EIGHT = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxacct import filters
-from jaxacct.training import constant, init_state, make_step, replicate, seeded_keys, shard_examples
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxacct.training import init_state, make_step, seeded_keys, shard_examples
+from jaxacct.training.schedules import constant
 
 def loss(params, example):
     x, y = example
@@ -32,7 +34,8 @@ step = make_step(loss, optimizer, filter, schedule, clip_norm=0.5, physical_batc
 state = init_state(params, optimizer, filter, schedule, seeded_keys(0))
 examples = shard_examples(data)
 ends = []
-for data, state in ((jax.tree.map(jnp.asarray, data), state), (examples, replicate(state, examples))):
+everywhere = jax.device_put(state, NamedSharding(examples.mesh, PartitionSpec()))
+for data, state in ((jax.tree.map(jnp.asarray, data), state), (examples, everywhere)):
     for number in range(12):
         state, report = step(state, data)
     assert bool(report.admitted) and int(state.step) == 12
