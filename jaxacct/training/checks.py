@@ -104,8 +104,7 @@ def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, Any],
             raise ValueError(f"loss must return a pair (loss, aux) with has_aux, got {_validate.shown(value)}")
         value, aux = value if has_aux else (value, None)
         _validate.real_arrays(loss=value)
-        leaves = jax.tree.leaves(value)
-        if len(leaves) != 1 or leaves[0] is not value or np.ndim(value):
+        if not jax.tree_util.all_leaves([value]) or np.ndim(value):
             raise ValueError(f"loss must return one real number for one example, got {_validate.shown(value)}")
         value = jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
         return (value, aux) if has_aux else value

@@ -118,8 +118,7 @@ def make_step(
     each = pays_for_each(filter)
     if accounts is not None:
         _validate.function(accounts=accounts)
-    if not each and accounts is not None:
-        raise ValueError(f"accounts go with a filter that has one for each example, got the filter {filter!r:.200}")
+        _validate.methods("bounds", filter=filter)  # which has an account for each example
     size = getattr(filter, "examples", None) if each and size is None else size
     if size is not None:
         _validate.whole(size=size)
