@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         adversary as adversary,
     )
     from jaxacct import (
+        attacks as attacks,
         audit as audit,
     )
     from jaxacct import (
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     )
     from jaxacct import (
         mechanisms as mechanisms,
+    )
+    from jaxacct import (
+        papers as papers,
     )
     from jaxacct import (
         plotting as plotting,
