@@ -60,6 +60,7 @@ MODULES = {
     ),
     "expost": ("definitions", "reduction", "scales", "exact"),
     "ledger": ("errors",),
+    "training": ("schedules", "demo"),
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
