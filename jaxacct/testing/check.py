@@ -11,10 +11,10 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.testing.charged import Charged, charged, wrong_sampler
 from jaxacct.testing.findings import Checked, Leak
-from jaxacct.testing.neighbours import LARGEST, RELATIONS, Neighbours
+from jaxacct.testing.neighbours import LARGEST, NOT_FINITE, RELATIONS, Neighbours
 from jaxacct.testing.neighbours import neighbours as made_neighbours
 from jaxacct.testing.noise import noise_leaks, noise_variances
-from jaxacct.testing.releases import MIXED, NOISE
+from jaxacct.testing.releases import NOISE, PUBLIC
 from jaxacct.testing.replay import Program, Seen
 
 _TOLERANCE = 1e-3  # of a sensitivity, for rounding
@@ -81,12 +81,19 @@ def check_step(
         pair if isinstance(pair, Neighbours) else Neighbours(f"neighbour {number}", data, jax.tree.map(np.asarray, pair))
         for number, pair in enumerate(neighbours)
     ]
-    return _Check(step, data, wanted, keys, int(steps), tuple(private)).answer(pairs)
+    return _Check(step, data, wanted, relation, keys, int(steps), tuple(private)).answer(pairs)
 
 
 class _Check:
     def __init__(
-        self, step: Any, data: Any, wanted: Charged, keys: Callable[[int], Any], steps: int, private: tuple[str, ...]
+        self,
+        step: Any,
+        data: Any,
+        wanted: Charged,
+        relation: str,
+        keys: Callable[[int], Any],
+        steps: int,
+        private: tuple[str, ...],
     ) -> None:
         self.step, self.data, self.wanted, self.private = step, data, wanted, private
         self.draws = 16 if wanted.rate == 1 else int(np.clip(np.ceil(8 / wanted.rate), 64, 400))
@@ -95,7 +102,9 @@ class _Check:
         self.program = self.of(data)
         self.variances, slack = noise_variances(self.program, data, self.keys)
         self.allowed = wanted.moves * steps**0.5 * (slack + _TOLERANCE)
+        self.replaced = 1.0 if relation == "replace" else 2.0  # of what is allowed, for a record that goes and one that comes
         self.leaks: dict[tuple[str, str], Leak] = {}
+        self.changed: dict[str, dict[str, str]] = {}  # why, and then where and how
         self.moved: dict[str, float] = {}
 
     def of(self, data: Any) -> Program:
@@ -115,6 +124,10 @@ class _Check:
         for pair in pairs:
             self.compare(pair)
         self.grows()
+        for why, places in self.changed.items():
+            where, how = next(iter(places.items()))
+            more = f" and {len(places) - 1} more outputs" if len(places) > 1 else ""
+            self.add(Leak("output", where, f"{where}{more}: {why} ({how})"))
         drawn = self.sampler()
         leaks = list(self.leaks.values())
         unseen = list(_UNSEEN)
@@ -136,24 +149,29 @@ class _Check:
         )
 
     def repeats(self) -> None:
-        """The step itself, twice, and the replay of it."""
-        once, again = (jax.tree.leaves(self.step(self.data, self.keys[0])) for _ in range(2))
+        """Whether the step is one program, and the replay computes what it computes."""
+        again = Program(self.step, self.data, self.keys[0]).flat
+        one, two = ([str(flat.jaxpr), *map(_array, flat.consts)] for flat in (self.program.flat, again))
+        if len(one) != len(two) or not all(map(np.array_equal, one, two)):
+            says = "the step is another program each time that it is traced: state of Python's, or randomness from no key"
+            self.add(Leak("randomness", "", says))
+        computed = jax.tree.leaves(jax.jit(self.step)(self.data, self.keys[0]))
         replayed = self.program.run(self.data, self.keys[0]).outputs
-        for path, one, two, three in zip(self.program.paths, map(_array, once), map(_array, again), replayed, strict=True):
-            if not np.array_equal(one, two, equal_nan=True):
-                says = f"{path} changes from call to call with the same data and keys: randomness that comes from no key"
-                self.add(Leak("randomness", path, says))
-            elif not np.allclose(one, np.asarray(three), rtol=1e-2, atol=1e-2, equal_nan=True):
+        for path, mine, theirs in zip(self.program.paths, map(_array, replayed), map(_array, computed), strict=True):
+            if not np.allclose(mine, theirs, rtol=1e-2, atol=1e-2, equal_nan=True):
                 says = f"{path} of the step that was replayed is not what the step computes: what follows is about the replay"
                 self.add(Leak("randomness", path, says, "theoretical"))
 
     def bare_randomness(self) -> None:
         found = self.program.found
         for path, kind, of_bits in zip(self.program.paths, found.kinds, found.of_bits, strict=True):
+            if self.hidden(path):
+                continue
             if kind == NOISE:
                 self.add(Leak("noise", path, f"{path} is the noise itself: subtract it from a release and none is left"))
-            elif of_bits and kind != MIXED and not self.hidden(path):
-                self.add(Leak("randomness", path, f"{path} depends on random bits other than through a release: the sample is secret"))
+            elif of_bits and kind == PUBLIC and self.wanted.rate < 1:
+                why = "random bits reach it other than through a release, and who is in the sample is secret: is it a divisor?"
+                self.changed.setdefault(why, {})[path] = "seen in the program"
 
     def hidden(self, path: str) -> bool:
         return path.startswith(self.private) if self.private else False
@@ -164,31 +182,37 @@ class _Check:
             self.add(Leak("noise", "", f"the step makes other releases where {pair.name}"))
             return
         took_part = 0
-        for number, key in enumerate(self.keys):
+        tried = self.keys[:64] if self.moved else self.keys
+        for number, key in enumerate(list(tried)):
             released = one.run(pair.data, key).inputs
             quiet, moved = (
                 program.run(rows, key, 0.0, released=released) for program, rows in ((one, pair.data), (other, pair.other))
             )
             move = self.move(pair, quiet, moved)
             took_part += move > 0
-            if number < 2 or (move > 0 and took_part <= _SEEN):
+            if number < 2 or move > 0:
                 outputs = [
                     program.run(rows, key, released=released).outputs
                     for program, rows in ((one, pair.data), (other, pair.other))
                 ]
                 self.outputs(pair, *outputs, exact=one is other)
+            if move > 0 and number > _SEEN:  # where the record takes part: the first to be tried for the next pair
+                self.keys.insert(0, self.keys.pop(number))
             if took_part == _SEEN:
                 return
 
-    def move(self, pair: Neighbours, quiet: Seen, moved: Seen) -> float:
-        """How far the inputs of the noise moved, in sensitivities; complains if it is too far."""
+    def move(self, pair: Neighbours, quiet: Seen, moved: Seen, allowed: float = 1.0) -> float:
+        """How far the inputs of the noise moved, in sensitivities; complains if it is too far.
+
+        ``allowed`` is relative to what the relation allows.
+        """
         shares = []
         for number, (a, b) in enumerate(zip(quiet.inputs, moved.inputs, strict=True)):
             a, b, variance = (np.asarray(each, np.float64) for each in (a, b, self.variances[number]))
             where = self.program.place(number)
             if not np.all(np.isfinite(a) == np.isfinite(b)):
                 says = f"{where} is not finite where {pair.name}: noise hides nothing of that"
-                self.add(Leak("not finite", where, says, "theoretical" if "finite" in pair.name else "critical"))
+                self.add(Leak("not finite", where, says, "theoretical" if NOT_FINITE in pair.name else "critical"))
                 return 0.0
             change = np.where(np.isfinite(a), a - b, 0.0)
             if np.any((change != 0) & (variance == 0)):
@@ -196,56 +220,58 @@ class _Check:
                 self.add(Leak("noise", where, f"{bare} entries of {where} depend on the data and have no noise"))
             shares.append(np.sum(np.where(variance > 0, change**2 / np.where(variance > 0, variance, 1.0), 0.0)))
         share = float(np.sqrt(np.sum(shares)) * self.wanted.sigma) if shares else 0.0
-        self.moved[pair.name] = max(self.moved.get(pair.name, 0.0), share / self.allowed)
-        if share > self.allowed:
+        relative = share / (self.allowed * allowed)
+        self.moved[pair.name] = max(self.moved.get(pair.name, 0.0), relative)
+        if relative > 1 and relative == max(self.moved.values()):
             worst = int(np.argmax(shares))
             length = np.linalg.norm(np.asarray(quiet.inputs[worst], np.float64) - np.asarray(moved.inputs[worst], np.float64))
             noise = np.sqrt(np.mean(self.variances[worst]))
-            times = share / self.wanted.moves
-            self.add(
-                Leak(
-                    "sensitivity",
-                    "releases",
-                    f"where {pair.name}, releases move by {times:.4g} times what was charged: {self.program.place(worst)} "
-                    f"moves by {length:.4g} under noise of standard deviation {noise:.4g}, and a noise multiplier of "
-                    f"{self.wanted.sigma:.4g} allows {noise * self.wanted.moves / self.wanted.sigma:.4g}. Either "
-                    "contributions are not clipped one by one, a record counts more than once, or the noise is too small",
-                )
+            most = self.wanted.moves * allowed
+            says = (
+                f"where {pair.name}, releases move by {relative:.4g} times what was charged: {self.program.place(worst)} "
+                f"moves by {length:.4g} under noise of standard deviation {noise:.4g}, and a noise multiplier of "
+                f"{self.wanted.sigma:.4g} allows {noise * most / self.wanted.sigma:.4g}. Either contributions "
+                "are not clipped one by one, a record counts more than once, or the noise is too small"
             )
+            self.leaks["sensitivity", "releases"] = Leak("sensitivity", "releases", says)
         return share
 
     def outputs(self, pair: Neighbours, ones: list[Any], others: list[Any], exact: bool) -> None:
-        for path, one, other in zip(self.program.paths, map(_array, ones), map(_array, others), strict=True):
+        found = self.program.found
+        for place, (path, *both) in enumerate(zip(self.program.paths, ones, others, strict=True)):
+            one, other = map(_array, both)
             if self.hidden(path) or np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 continue
-            if one.shape != other.shape:
-                says = f"{path} has another shape where {pair.name}"
-            elif not exact and one.dtype.kind == "f" and np.allclose(one, other, rtol=_ROUNDING, equal_nan=True):
+            if one.shape == other.shape and not exact and np.allclose(one, other, rtol=_ROUNDING, equal_nan=True):
                 continue  # another program, with roundings of its own
+            if found.kinds[place] == PUBLIC and found.of_bits[place] and self.wanted.rate < 1:
+                continue  # said already
+            if one.shape == other.shape:
+                size = np.max(np.abs(np.nan_to_num(one.astype(float)) - np.nan_to_num(other.astype(float))), initial=0.0)
+                how = f"it changes by {size:.4g} where {pair.name}"
             else:
-                says = self.leaves(path, one, other, pair)
-            self.add(Leak("output", path, says))
+                how = f"it has another shape where {pair.name}"
+            self.changed.setdefault(self.why(place, one), {}).setdefault(path, how)
 
-    def leaves(self, path: str, one: np.ndarray, other: np.ndarray, pair: Neighbours) -> str:
+    def why(self, place: int, value: np.ndarray) -> str:
         found = self.program.found
-        place = self.program.paths.index(path)
-        size = np.max(np.abs(np.nan_to_num(one.astype(np.float64)) - np.nan_to_num(other.astype(np.float64))), initial=0.0)
-        text = f"{path} changes by {size:.4g} where {pair.name}"
+        if found.kinds[place] == PUBLIC:
+            return "it depends on how many records there are: divide by a number that is public"
+        if found.scaled:
+            return "noise is multiplied by something that depends on the data, and is none of what was charged"
         if not found.cuts:
-            why = "no noise from the keys that the step was given reaches what depends on the data"
-        elif place in found.again:
-            why = "it is computed from a release and again from the data, by a divisor or statistic that depends on them"
-        elif found.scaled:
-            why = "noise is multiplied by something that depends on the data"
-        elif one.dtype.kind in "iub":
-            why = "a count or choice leaves the step without noise"
-        else:
-            why = "it leaves the step without noise"
-        return f"{text}: {why}"
+            return "no normal noise from the keys that the step was given reaches what depends on the data"
+        if place in found.again:
+            return "it is made of a release and, once more, of the data: a divisor, a statistic or a choice is not noised"
+        if value.dtype.kind in "iub":
+            return "a count or a choice leaves the step without noise"
+        return "it leaves the step without noise"
 
     def grows(self) -> None:
         """Says that there is no clip where a hundred times the record moves releases so many times as far."""
-        large, huge = (next((self.moved[name] for name in self.moved if part in name), 0.0) for part in ("100 times", LARGEST))
+        large, huge = (
+            next((size for name, size in self.moved.items() if part in name), 0.0) for part in (" 100 times", LARGEST)
+        )
         leak = self.leaks.get(("sensitivity", "releases"))
         if leak and huge > 30 * large > 0:
             says = f"{leak.says}. A record 100 times as large moves them {huge / large:.3g} times as far: nothing is clipped"
@@ -258,13 +284,21 @@ class _Check:
             return False
         rows = np.arange(records) if records <= _ROWS else np.random.default_rng(0).choice(records, _ROWS, replace=False)
         drawn = np.zeros((min(self.draws, 64), len(rows)), bool)
-        changed = [jax.tree.map(lambda leaf, row=row: _changed(leaf, row), self.data) for row in rows]
+        changed = [
+            Neighbours(
+                f"the record in row {row} is replaced",
+                self.data,
+                jax.tree.map(lambda leaf, row=row: _changed(leaf, row), self.data),
+            )
+            for row in rows
+        ]
         for number in range(len(drawn)):
             key = self.keys[number]
-            quiet = self.program.run(self.data, key, 0.0).inputs
-            for place, rows_ in enumerate(changed):
-                moved = self.program.run(rows_, key, 0.0, released=quiet).inputs
-                drawn[number, place] = any(not np.array_equal(a, b) for a, b in zip(quiet, moved, strict=True))
+            released = self.program.run(self.data, key).inputs
+            quiet = self.program.run(self.data, key, 0.0, released=released)
+            for place, other in enumerate(changed):
+                moved = self.program.run(other.other, key, 0.0, released=released)
+                drawn[number, place] = self.move(other, quiet, moved, self.replaced) > 0
         says = wrong_sampler(drawn, records, self.wanted)
         if says:
             self.add(Leak("sampler", "", f"the sampler is not the one that was charged: {says}"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.extend.core as core
+from jax.interpreters.partial_eval import dce_jaxpr
 
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"}
 _MOST_ROUNDS = 256  # of a loop that is written out
@@ -23,7 +24,8 @@ def flattened(function: Callable[..., Any], *arguments: Any) -> tuple[core.Close
     """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     flat = jax.make_jaxpr(lambda *leaves: _opened(traced.jaxpr, traced.consts, *leaves))(*jax.tree.leaves(arguments))
-    return flat, shapes
+    jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)  # draws that nobody uses
+    return core.ClosedJaxpr(jaxpr, flat.consts), shapes
 
 
 def _opened(jaxpr: Any, consts: Any, *values: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -29,8 +30,8 @@ class Neighbours(NamedTuple):
 def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) -> list[Neighbours]:
     """Pairs of neighbours made of ``data``.
 
-    Under ``add_or_remove`` a record comes last, so that no other record changes its row; under ``replace`` the first or
-    the last record is exchanged; under ``replace_special`` the last one becomes ``null``.
+    Under ``add_or_remove`` a record comes last, so that no other record changes its row; under ``replace`` one is
+    exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
 
     Args:
         data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
@@ -48,48 +49,67 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
     if (relation == "replace_special") == (null is None):
         raise ValueError(f"null must be given for replace_special, and for it alone, got {relation!r} and {null!r:.80}")
     count = lengths.pop()
-    first, second = _row(data, 0), _row(data, 1)
-    crowd = jax.tree.map(lambda leaf: np.repeat(leaf[:1], count, 0), data)
-    labels = sorted({leaf.ndim for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f"})
+    made, crowds = _records(data), _records(data, seed=1)
+    if relation == "add_or_remove":
+        pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
+        more = [(crowd, _append(crowd, row), "is added to") for crowd, row in _crowds(crowds, count)]
+    elif relation == "replace_special":
+        base = _put(data, -1, null)
+        pairs = [Neighbours(f"{name} stands for nothing", base, _put(data, -1, row)) for name, row in made.items()]
+        more = [(_put(crowd, -1, null), _put(crowd, -1, row), "is added to") for crowd, row in _crowds(crowds, count)]
+    else:
+        one, *rows = made.values()
+        pairs = [
+            Neighbours(f"{name} replaces another in row {place}", _put(data, place, one), _put(data, place, row))
+            for (name, row), place in zip(list(made.items())[1:], itertools.cycle(reversed(range(count))))
+        ]
+        more = [(crowd, _put(crowd, -1, row), "replaces one of") for crowd, row in _crowds(crowds, count)]
+    return [*pairs, *(Neighbours(f"a record {verb} a crowd of copies", *both) for *both, verb in more)]
 
-    def times(factor: float, row: Any = first) -> Any:
-        # Of floats, features if there are any: labels may have to stay within a range.
-        return jax.tree.map(
-            lambda leaf, rows: leaf * rows.dtype.type(factor) if labels and rows.ndim == labels[-1] and rows.dtype.kind == "f" else leaf,
-            row,
-            data,
-        )
+
+def _records(data: Any, seed: int = 0) -> dict[str, Any]:
+    """Records by what they are."""
+    first, second = _row(data, 0), _row(data, 1)
+    # Of floats, features if there are any: labels may have to stay within a range.
+    dimensions = max((leaf.ndim for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f"), default=0)
+    random = np.random.default_rng(seed)
+
+    def features(change: Any, row: Any) -> Any:
+        def one(leaf: Any, rows: np.ndarray) -> Any:
+            used = rows.dtype.kind == "f" and rows.ndim == dimensions
+            return np.asarray(change(leaf), rows.dtype) if used else leaf
+
+        return jax.tree.map(one, row, data)
 
     mixed = jax.tree.unflatten(
         jax.tree.structure(first),
         [pair[number % 2] for number, pair in enumerate(zip(*map(jax.tree.leaves, (first, second)), strict=True))],
     )
-    made = {
-        "a record 100 times as large": times(1e2),
-        LARGEST: times(1e4),
-        "its opposite, 100 times as large": times(-1e2),
-        "a copy of the first record": first,
-        "parts of two records": mixed,
-        "zeros": jax.tree.map(np.zeros_like, first),
-        "a record that is not finite": times(np.nan),
-    }
-    if relation == "add_or_remove":
-        pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
-        opposite = made["its opposite, 100 times as large"]
-        return [*pairs, Neighbours("the opposite of all others is added", crowd, _append(crowd, opposite))]
-    if relation == "replace_special":
-        base = _put(data, -1, null)
-        return [Neighbours(f"{name} for nothing", base, _put(data, -1, row)) for name, row in made.items()]
-    opposite = _put(data, -1, times(-1e2)), _put(data, 0, times(-1e2))
-    pairs = [Neighbours(f"{name} for its opposite", opposite[0], _put(data, -1, row)) for name, row in made.items()]
+    made = {"a copy of a record": first, "a record with another's label": mixed}
+    for number, factor in enumerate((1, 3, 10, 30, 100, -100)):
+        made[f"a record {factor} times as large"] = features(lambda x, by=factor: by * x, _row(data, number % 2))
+    for number, factor in enumerate((1, 3, 10, 30)):
+        row = _row(data, number % len(jax.tree.leaves(data)[0]))
+        made[f"a random record, {factor} times as large"] = features(
+            lambda x, by=factor: by * random.normal(size=np.shape(x)), row
+        )
+    made[LARGEST] = features(lambda x: 1e4 * x, first)
+    made["a record of zeros"] = jax.tree.map(np.zeros_like, first)
+    made[NOT_FINITE] = features(lambda x: np.nan * x, first)
+    return made
+
+
+def _crowds(records: dict[str, Any], count: int) -> list[tuple[Any, Any]]:
+    """Copies of one record, and another one that may pull against them all."""
+    rows = [row for name, row in records.items() if "0 times" in name and name != LARGEST]
     return [
-        *pairs,
-        Neighbours("a large first record for its opposite", opposite[1], _put(data, 0, times(1e2))),
-        Neighbours("the opposite of all others for one of them", crowd, _put(crowd, -1, times(-1e2))),
+        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), other)
+        for one, other in itertools.permutations(rows[:5], 2)
     ]
 
 
 LARGEST = "a record 10,000 times as large"
+NOT_FINITE = "a record that is not finite"
 
 
 def _row(data: Any, number: int) -> Any:

@@ -24,11 +24,9 @@ def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[
     if not found.cuts:
         return [], 1.0
 
-    def squares(key: Any, source: int, block: int, width: int) -> list[np.ndarray]:
-        gains = np.zeros(len(found.sources))
-        silent = program.run(data, key, gains)
-        gains[source] = 1.0
-        loud = program.run(data, key, gains, signs=True, block=(block, width))
+    def squares(key: Any, released: list[Any], silent: Seen, source: int, block: int, width: int) -> list[np.ndarray]:
+        gains = np.eye(len(found.sources))[source]
+        loud = program.run(data, key, gains, signs=True, block=(block, width), released=released)
         return [np.square(_float(a) - _float(b)) for a, b in zip(loud.inputs, silent.inputs, strict=True)]
 
     parts = [
@@ -39,9 +37,10 @@ def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[
     ]
     runs = []
     for number, key in enumerate(keys[:_DRAWS]):
-        total = [np.zeros(cut.aval.shape) for cut in found.cuts]
+        total, released = [np.zeros(cut.aval.shape) for cut in found.cuts], program.run(data, key).inputs
+        silent = program.run(data, key, 0.0, released=released)
         for part in parts:
-            total = [sum_ + more for sum_, more in zip(total, squares(key, *part), strict=True)]
+            total = [sum_ + more for sum_, more in zip(total, squares(key, released, silent, *part), strict=True)]
         runs.append(total)
         same = number == 1 and all(np.allclose(a, b, rtol=1e-3) for a, b in zip(*runs, strict=True))
         if same:
@@ -63,8 +62,8 @@ def _width(found: Any, source: int) -> int:
 def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np.ndarray]) -> list[Leak]:
     """What is wrong with the draws of a step, seen at a few keys."""
     runs = [program.run(data, key) for key in keys[:4]]
-    silent = [program.run(data, key, 0.0) for key in keys[:4]]
-    double = program.run(data, keys[0], 2.0)
+    silent = [program.run(data, key, 0.0, released=run.inputs) for key, run in zip(keys[:4], runs, strict=True)]
+    double = program.run(data, keys[0], 2.0, released=runs[0].inputs)
     leaks = [*_key_leaks(runs), *_law_leaks(runs)]
     noise = [
         [_float(a) - _float(b) for a, b in zip(run.inputs, quiet.inputs, strict=True)]
@@ -95,7 +94,7 @@ def _key_leaks(runs: list[Seen]) -> list[Leak]:
     twice = len(words) - len(set(words))
     if not twice:
         return []
-    return [Leak("key", "", f"{twice + 1} draws of random bits use a key that others use: they are the same bits")]
+    return [Leak("key", "", f"a key is used for more than one draw of random bits ({twice} too many): they are the same bits")]
 
 
 def _law_leaks(runs: list[Seen]) -> list[Leak]:
