@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from jaxacct import testing
-from tests.testing import own_loops, planted
+from tests.testing import library_steps, own_loops, planted
 
 
 @pytest.mark.parametrize("mistake", planted.MISTAKES)
@@ -44,3 +44,12 @@ def test_nothing_is_found_in_loops_that_are_right(name):
     print(name, found)
     assert found.ok, found
     assert found.moved > 0.6
+
+
+@pytest.mark.parametrize("name", library_steps.CASES)
+def test_nothing_is_found_in_steps_of_this_library_and_of_optax(name):
+    found = library_steps.CASES[name]().check(testing)
+    print(name, found)
+    assert found.ok, found
+    assert found.moved > 0.45
+    assert name == "optax" or not found.warnings, found
