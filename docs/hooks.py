@@ -44,6 +44,7 @@ ROOMS = (
     "adversary",
     "losses",
     "training",
+    "testing",
     "audit",
     "plotting",
     "interop",

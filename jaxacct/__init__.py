@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         plotting as plotting,
     )
     from jaxacct import (
+        testing as testing,
+    )
+    from jaxacct import (
         training as training,
     )
     from jaxacct.accounting import Bounds, delta, epsilon

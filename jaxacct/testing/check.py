@@ -101,8 +101,8 @@ class _Check:
         self.keys = [keys(seed) for seed in range(self.draws)]
         self.programs: dict[Any, Program] = {}
         self.program = self.of(data)
-        self.variances, slack = noise_variances(self.program, data, self.keys)
-        self.allowed = wanted.moves * steps**0.5 * (slack + _TOLERANCE)
+        self.variances, self.slack = noise_variances(self.program, data, self.keys)
+        self.allowed = wanted.moves * steps**0.5 * (self.slack + _TOLERANCE)
         self.replaced = 1.0 if relation == "replace" else 2.0  # of what is allowed, for a record that goes and one that comes
         self.leaks: dict[tuple[str, str], Leak] = {}
         self.changed: dict[str, dict[str, str]] = {}  # why, and then where and how
@@ -137,6 +137,11 @@ class _Check:
             unseen.append(
                 f"the clip: no record moved a release by more than {largest:.2g} of what was charged; give neighbours "
                 "whose gradients are longer"
+            )
+        if self.slack > 1:
+            unseen.append(
+                f"the noise's scale to better than {100 * (self.slack - 1):.0f} %, and correlations between its entries: "
+                "they are mixtures of the same draws"
             )
         if not drawn:
             unseen.append("the sampler: that takes one step, with at most 32 records, in which the sample is drawn")

@@ -29,17 +29,11 @@ def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[
         loud = program.run(data, key, gains, signs=True, block=(block, width), released=released)
         return [np.square(_float(a) - _float(b)) for a, b in zip(loud.inputs, silent.inputs, strict=True)]
 
-    parts = [
-        (source, block, width)
-        for source, variable in enumerate(found.sources)
-        for width in [_width(found, source)]
-        for block in range(-(-variable.aval.size // width))
-    ]
     runs = []
     for number, key in enumerate(keys[:_DRAWS]):
         total, released = [np.zeros(cut.aval.shape) for cut in found.cuts], program.run(data, key).inputs
         silent = program.run(data, key, 0.0, released=released)
-        for part in parts:
+        for part in _parts(found):
             total = [sum_ + more for sum_, more in zip(total, squares(key, released, silent, *part), strict=True)]
         runs.append(total)
         same = number == 1 and all(np.allclose(a, b, rtol=1e-3) for a, b in zip(*runs, strict=True))
@@ -50,6 +44,17 @@ def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[
     # Where entries have about one variance, take it from them all: one entry's own is too uncertain.
     pooled = [np.where(each > 0, np.mean(each), 0.0) if np.all(each > 0) else each for each in pooled]
     return pooled, 1 + _SIGMAS / np.sqrt(len(runs) * max(smallest, 1))
+
+
+def _parts(found: Any) -> list[tuple[int, int, int]]:
+    """What is looked at together: (source, block, width)."""
+    widths = [_width(found, source) for source in range(len(found.sources))]
+    sizes = [source.aval.size for source in found.sources]
+    return [
+        (source, block, width)
+        for source, (width, size) in enumerate(zip(widths, sizes, strict=True))
+        for block in range(-(-size // width))
+    ]
 
 
 def _width(found: Any, source: int) -> int:
@@ -77,16 +82,34 @@ def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np
         twice = _float(double.inputs[number]) - _float(silent[0].inputs[number])
         if scale and not np.allclose(twice, 2 * rows[0], rtol=1e-2, atol=1e-2 * scale):
             leaks.append(Leak("noise", where, f"the noise in {where} is not Gaussian: it is no sum of normal draws"))
-    spread = [np.sqrt(np.where(variance > 0, variance, np.inf)).reshape(1, -1) for variance in variances]
-    entries = [np.stack([run[number] for run in noise]).reshape(len(noise), -1) / spread[number] for number in range(len(spread))]
-    table = np.round(np.concatenate(entries, 1).T[:_MOST], 3) if entries else np.zeros((0, 4))
-    table = table[np.any(table != 0, axis=1)]
-    repeated = len(table) - len(np.unique(table, axis=0))
+    repeated = sum(_repeated(program, data, keys[:4], runs, silent, part, variances) for part in _parts(program.found))
     if repeated:
-        leaks.append(
-            Leak("key", "", f"{repeated} entries of the noise repeat others: whoever subtracts them has no noise left")
-        )
+        says = f"{repeated} entries of the noise repeat others, in whole or in part: their difference has less noise"
+        leaks.append(Leak("key", "", says))
     return leaks
+
+
+def _repeated(
+    program: Program, data: Any, keys: list[Any], runs: list[Seen], silent: list[Seen], part: Any, variances: Any
+) -> int:
+    """How many entries of the releases get the same numbers of one draw as others."""
+    source, block, width = part
+    gains, rows = np.eye(len(program.found.sources))[source], []
+    for key, run, quiet in zip(keys, runs, silent, strict=True):
+        loud = program.run(data, key, gains, block=(block, width), released=run.inputs)
+        rows.append(
+            np.concatenate(
+                [
+                    ((_float(a) - _float(b)) / np.sqrt(np.where(variance > 0, variance, np.inf))).ravel()
+                    for a, b, variance in zip(loud.inputs, quiet.inputs, variances, strict=True)
+                ]
+            )
+        )
+    table = np.stack(rows, 1)[:_MOST]
+    table = table[np.abs(table).max(1, initial=0.0) > 1e-4]
+    # Up to a factor: the first number becomes 1.
+    ratios = np.round(table / np.where(table[:, :1] == 0, np.inf, table[:, :1]), 3)
+    return len(ratios) - len(np.unique(ratios, axis=0))
 
 
 def _key_leaks(runs: list[Seen]) -> list[Leak]:
