@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,34 +45,32 @@ def charged(mechanism: Any, relation: str, count: int) -> Charged:
         ValueError: no (sampled) Gaussian with concrete parameters.
     """
     mechanism = as_mechanism(mechanism)
+    kind = type(mechanism)
     noise = as_mechanism(getattr(mechanism, "mechanism", mechanism))._gaussian_noise()
     if noise is None or np.ndim(noise):
         raise ValueError(f"mechanism must be a Gaussian or sample one, got {mechanism!r:.200}")
-    sigma = float(noise)
     # A sampled mechanism's sensitivity is that of a record in the sample or not: a replaced record goes and comes.
     both = 2.0 if relation == "replace" else 1.0
-    match mechanism:
-        case PoissonSampled():
-            return Charged(sigma, float(mechanism.rate), both, "independent", count)
-        case TruncatedPoisson():
-            # A record that comes may push another one out.
-            size, most = stats.binom(int(mechanism.records), float(mechanism.rate)), int(mechanism.largest)
-            drawn = size.expect(lambda many: np.minimum(many, most))
-            return Charged(sigma, float(drawn) / int(mechanism.records), 2.0, "truncated", most)
-        case SampledWithoutReplacement():
-            size = int(mechanism.sample_size)
-            return Charged(sigma, size / int(mechanism.dataset_size), 1.0, "fixed", size)
-        case SampledWithReplacement():
-            size, records = int(mechanism.batch), int(mechanism.records)
-            rate = -math.expm1(size * math.log1p(-1 / records)) if records > 1 else 1.0
-            return Charged(sigma, rate, float(stats.binom(size, 1 / records).isf(1e-6)), "repeated", size)
-        case RandomAllocation():
-            return Charged(sigma, int(mechanism.participations) / int(mechanism.batches), both, "independent", count)
-        case Shuffled():
-            return Charged(sigma, 1 / int(mechanism.batches), both, "fixed", -(-count // int(mechanism.batches)))
-    if hasattr(mechanism, "mechanism"):
+    rate, moves, size, most = 1.0, 1.0, "one", count
+    if kind is PoissonSampled:
+        rate, moves, size = float(mechanism.rate), both, "independent"
+    elif kind is RandomAllocation:
+        rate, moves, size = int(mechanism.participations) / int(mechanism.batches), both, "independent"
+    elif kind is Shuffled:
+        rate, moves, size, most = 1 / int(mechanism.batches), both, "fixed", -(-count // int(mechanism.batches))
+    elif kind is SampledWithoutReplacement:
+        size, most = "fixed", int(mechanism.sample_size)
+        rate = most / int(mechanism.dataset_size)
+    elif kind is SampledWithReplacement:
+        size, most = "repeated", int(mechanism.batch)
+        law = stats.binom(most, 1 / int(mechanism.records))
+        rate, moves = float(law.sf(0)), float(law.isf(1e-6))
+    elif kind is TruncatedPoisson:
+        # A record that comes may push another one out.
+        rate, moves, size, most = float(mechanism.rate), 2.0, "truncated", int(mechanism.largest)
+    elif hasattr(mechanism, "mechanism"):
         raise ValueError(f"mechanism must be a Gaussian or sample one, got {mechanism!r:.200}")
-    return Charged(sigma, 1.0, 1.0, "one", count)
+    return Charged(float(noise), rate, moves, size, most)
 
 
 def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | None:
@@ -82,34 +79,29 @@ def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | Non
     ``records`` is the number of all rows; of how large samples are something is said if ``drawn`` has them all.
     """
     draws, rows = drawn.shape
-    whole = rows == records
+    seen = drawn.any(0)  # a record whose gradient is as another's is never seen, which says nothing
     sizes, each = drawn.sum(1), drawn.sum(0)
     if wanted.size == "one":
-        missing = int((~drawn).sum())
-        return f"{missing} of {draws * rows} records did not take part, and all should" if missing else None
-    share = f"{drawn.mean():.3g} of all draws took a record in, and {wanted.rate:.3g} were charged"
-    if not _plausible(int(drawn.sum()), draws * rows, wanted.rate, _RARE):
-        return share
-    odd = [row for row in range(rows) if not _plausible(int(each[row]), draws, wanted.rate, _RARE)]
+        return None
+
+    def too_many(found: int, trials: int) -> bool:
+        return stats.binom(trials, wanted.rate).sf(found - 1) < _RARE
+
+    if too_many(int(drawn.sum()), draws * rows):
+        return f"{drawn.mean():.3g} of all draws took a record in, and {wanted.rate:.3g} were charged"
+    odd = [row for row in range(rows) if too_many(int(each[row]), draws)]
     if odd:
-        return f"the record in row {odd[0]} took part in {each[odd[0]]} of {draws} samples, charged at {wanted.rate:.3g}"
-    if not whole:
+        return f"the record in row {odd[0]} is in {each[odd[0]]} of {draws} samples, charged at rate {wanted.rate:.3g}"
+    if rows < records:
         return None
     if sizes.max() > wanted.most:
         return f"a sample had {sizes.max()} records, and {wanted.most} are the most that was charged"
-    if wanted.size == "fixed" and sizes.min() < wanted.most and wanted.most * round(1 / wanted.rate) == records:
-        return f"samples had {sizes.min()} to {sizes.max()} records, and all were charged to have {wanted.most}"
-    spread = rows * wanted.rate * (1 - wanted.rate)
-    if wanted.size == "independent" and spread > 0:
-        found = float(((sizes - rows * wanted.rate) ** 2).sum() / spread)
+    mean = seen.sum() * wanted.rate
+    if wanted.size == "independent" and 0 < wanted.rate < 1 and seen.sum() > rows / 2:
+        found = float(((sizes - mean) ** 2).sum() / (mean * (1 - wanted.rate)))
         if stats.chi2.cdf(found, draws) < _RARE or (stats.chi2.sf(found, draws) < _RARE and found > 4 * draws):
             return (
                 f"samples had {sizes.min()} to {sizes.max()} records, which independent coins (charged at rate "
                 f"{wanted.rate:.3g}) do not give: a shuffle or a sample of fixed size costs another epsilon"
             )
     return None
-
-
-def _plausible(successes: int, trials: int, rate: float, rare: float) -> bool:
-    law = stats.binom(trials, rate)
-    return bool(law.cdf(successes) > rare and law.sf(successes - 1) > rare)

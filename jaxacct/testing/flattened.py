@@ -90,7 +90,10 @@ def _inside(params: Any) -> Iterator[Any]:
 
 
 def _draws_noise(jaxpr: Any) -> bool:
-    return any(
-        equation.primitive.name == "erf_inv" or any(map(_draws_noise, _inside(equation.params)))
-        for equation in jaxpr.eqns
-    )
+    names = _names(jaxpr)
+    return "erf_inv" in names or {"random_bits", "sqrt", "cos"} <= names
+
+
+def _names(jaxpr: Any) -> set[str]:
+    found = {equation.primitive.name for equation in jaxpr.eqns}
+    return found.union(*(_names(inner) for equation in jaxpr.eqns for inner in _inside(equation.params)))

@@ -58,7 +58,7 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
         pairs = [Neighbours(f"{name} stands for nothing", base, _put(data, -1, row)) for name, row in made.items()]
         more = [(_put(crowd, -1, null), _put(crowd, -1, row), "is added to") for crowd, row in _crowds(crowds, count)]
     else:
-        one, *rows = made.values()
+        one = next(iter(made.values()))
         pairs = [
             Neighbours(f"{name} replaces another in row {place}", _put(data, place, one), _put(data, place, row))
             for (name, row), place in zip(list(made.items())[1:], itertools.cycle(reversed(range(count))))
@@ -93,7 +93,6 @@ def _records(data: Any, seed: int = 0) -> dict[str, Any]:
         made[f"a random record, {factor} times as large"] = features(
             lambda x, by=factor: by * random.normal(size=np.shape(x)), row
         )
-    made[LARGEST] = features(lambda x: 1e4 * x, first)
     made["a record of zeros"] = jax.tree.map(np.zeros_like, first)
     made[NOT_FINITE] = features(lambda x: np.nan * x, first)
     return made
@@ -101,14 +100,13 @@ def _records(data: Any, seed: int = 0) -> dict[str, Any]:
 
 def _crowds(records: dict[str, Any], count: int) -> list[tuple[Any, Any]]:
     """Copies of one record, and another one that may pull against them all."""
-    rows = [row for name, row in records.items() if "0 times" in name and name != LARGEST]
+    rows = [row for name, row in records.items() if "0 times" in name]
     return [
         (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), other)
         for one, other in itertools.permutations(rows[:5], 2)
     ]
 
 
-LARGEST = "a record 10,000 times as large"
 NOT_FINITE = "a record that is not finite"
 
 
@@ -127,3 +125,12 @@ def _put(data: Any, number: int, row: Any) -> Any:
         return leaf
 
     return jax.tree.map(put, data, row)
+
+
+def opposite(data: Any, row: int) -> Any:
+    """``data`` with the opposite features in one row, 100 times as large, and the labels of the row before."""
+
+    def one(leaf: np.ndarray) -> Any:
+        return -100 * leaf[row] if leaf.dtype.kind == "f" and leaf.ndim > 1 else leaf[row - 1]
+
+    return _put(data, row, jax.tree.map(one, data))

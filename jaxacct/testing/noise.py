@@ -61,7 +61,9 @@ def _width(found: Any, source: int) -> int:
     """How many entries of a draw can be looked at together: as many as a release has that is made of it."""
     size = found.sources[source].aval.size
     fed = [cut.aval.size for cut, sources in zip(found.cuts, found.fed, strict=True) if source in sources]
-    return fed[0] if len(fed) == 1 and 0 < fed[0] < size and size % fed[0] == 0 and size // fed[0] <= 16 else max(size, 1)
+    return (
+        fed[0] if len(fed) == 1 and 0 < fed[0] < size and size % fed[0] == 0 and size // fed[0] <= 16 else max(size, 1)
+    )
 
 
 def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np.ndarray]) -> list[Leak]:
@@ -117,7 +119,11 @@ def _key_leaks(runs: list[Seen]) -> list[Leak]:
     twice = len(words) - len(set(words))
     if not twice:
         return []
-    return [Leak("key", "", f"a key is used for more than one draw of random bits ({twice} too many): they are the same bits")]
+    return [
+        Leak(
+            "key", "", f"a key is used for more than one draw of random bits ({twice} too many): they are the same bits"
+        )
+    ]
 
 
 def _law_leaks(runs: list[Seen]) -> list[Leak]:
@@ -127,15 +133,13 @@ def _law_leaks(runs: list[Seen]) -> list[Leak]:
         return []
     mean, square, fourth = drawn.mean(), np.mean(drawn**2), np.mean(drawn**4)
     root = np.sqrt(len(drawn))
-    if abs(mean) * root > _SIGMAS or abs(square - 1) * root > _SIGMAS * 2**0.5 or abs(fourth - 3) * root > _SIGMAS * 96**0.5:
-        return [
-            Leak(
-                "noise",
-                "",
-                f"draws of noise have mean {mean:.3g}, variance {square:.3g} and fourth moment {fourth:.3g}, and those of "
-                "a normal law are 0, 1 and 3",
-            )
-        ]
+    if (
+        abs(mean) * root > _SIGMAS
+        or abs(square - 1) * root > _SIGMAS * 2**0.5
+        or abs(fourth - 3) * root > _SIGMAS * 96**0.5
+    ):
+        says = f"draws of noise have mean {mean:.3g}, variance {square:.3g}, fourth moment {fourth:.3g}, not 0, 1, 3"
+        return [Leak("noise", "", says)]
     return []
 
 

@@ -2,7 +2,7 @@
 
 Every value has one of four kinds. *Noise* is made of normal draws and of nothing private; *mixed* is a linear function
 of noise and private values; *private* depends on the data in another way; all else, keys and coins among it, is
-*public* (coins are told apart from noise because they pass through no inverse error function).
+*public* (coins are told apart from noise because they pass through no inverse error function or cosine).
 
 A release is the first mixed number that is complete: floating point, alone in carrying what was mixed, and not about to
 be added to more noise or private values. So a sum of integer limbs, of shards with noise each, or of noisy
@@ -20,9 +20,9 @@ import jax.numpy as jnp
 PUBLIC, NOISE, PRIVATE, MIXED = range(4)
 
 _LINEAR = {
-    "add", "add_any", "sub", "neg", "convert_element_type", "reshape", "broadcast_in_dim", "squeeze", "transpose", "rev",
-    "expand_dims", "reduce_sum", "cumsum", "slice", "concatenate", "pad", "copy", "copy_p", "reduce_precision", "psum",
-    "floor", "round", "and", "or", "shift_right_arithmetic", "shift_left", "optimization_barrier", "split",
+    "add", "add_any", "sub", "neg", "convert_element_type", "reshape", "broadcast_in_dim", "squeeze", "transpose",
+    "rev", "expand_dims", "reduce_sum", "cumsum", "slice", "concatenate", "pad", "copy", "copy_p", "reduce_precision",
+    "psum", "floor", "round", "and", "or", "shift_right_arithmetic", "shift_left", "optimization_barrier", "split",
 }  # fmt: skip
 _LINEAR_IN_FIRST = {"div", "dynamic_slice", "gather"}  # all other operands must be public
 _BILINEAR = {"mul", "dot_general", "conv_general_dilated"}  # all but one operand must be public
@@ -34,7 +34,8 @@ class Releases:
 
     Attributes:
         cuts: the variables that are released, in the program's order.
-        sources: the variables that hold normal draws, before the factor that makes their variance 1.
+        sources: the variables that hold normal draws, by JAX's method (inverse error functions, of variance 1/2) or
+            that of Box and Muller (of variance 1).
         fed: for every cut, the positions in ``sources`` of what it is made of.
         kinds: the kind of every output.
         of_bits: for every output, whether it depends on random bits other than through a release.
@@ -94,6 +95,7 @@ def _kinds(jaxpr: Any, private: int, cuts: dict[Any, None]) -> tuple[dict[Any, i
     kinds: dict[Any, int] = dict.fromkeys(jaxpr.invars[:private], PRIVATE)
     # A constant is the same in every run: only what depends on a key can be noise.
     random, sources, scaled = set(jaxpr.invars[private:]), [], False
+    made: dict[Any, str] = {}
     for equation in jaxpr.eqns:
         found = [_kind(atom, kinds, cuts) for atom in equation.invars]
         of_key = any(not isinstance(atom, core.Literal) and atom in random for atom in equation.invars)
@@ -102,15 +104,22 @@ def _kinds(jaxpr: Any, private: int, cuts: dict[Any, None]) -> tuple[dict[Any, i
             carries = NOISE in found or MIXED in found
             kind = MIXED if carries and is_linear(equation, found) else PRIVATE
             scaled |= kind == PRIVATE and NOISE in found
-        elif equation.primitive.name == "erf_inv" and of_key:
+        elif of_key and (equation.primitive.name == "erf_inv" or _is_box_muller(equation, made)):
             kind = NOISE
             sources.append(equation.outvars[0])
         else:
             kind = most
         kinds.update(dict.fromkeys(equation.outvars, kind))
+        made.update(dict.fromkeys(equation.outvars, equation.primitive.name))
         if of_key:
             random.update(equation.outvars)
     return kinds, sources, scaled
+
+
+def _is_box_muller(equation: Any, made: dict[Any, str]) -> bool:
+    """Whether a radius is multiplied by the cosine or sine of an angle."""
+    names = {made.get(atom) for atom in equation.invars if not isinstance(atom, core.Literal)}
+    return equation.primitive.name == "mul" and "sqrt" in names and bool(names & {"cos", "sin"})
 
 
 def is_linear(equation: Any, kinds: list[int]) -> bool:
@@ -129,8 +138,7 @@ def _mixes(equation: Any, kinds: dict[Any, int], cuts: dict[Any, None]) -> bool:
     return any(_kind(atom, kinds, cuts) in (NOISE, PRIVATE) for atom in equation.invars)
 
 
-def _complete(jaxpr: Any, kinds: dict[Any, int], cuts: dict[Any, None], first: int
-) -> tuple[list[Any], set[int]]:
+def _complete(jaxpr: Any, kinds: dict[Any, int], cuts: dict[Any, None], first: int) -> tuple[list[Any], set[int]]:
     """The variable at which what is mixed in equation ``first`` is complete, and the equations that mix it.
 
     Where there is none, the variables that they mix.
@@ -167,7 +175,9 @@ def _complete(jaxpr: Any, kinds: dict[Any, int], cuts: dict[Any, None], first: i
         more: set[int] = set()
         for place in range(min(roots), len(jaxpr.eqns)):
             equation = jaxpr.eqns[place]
-            touched = place in roots or any(not isinstance(atom, core.Literal) and atom in live for atom in equation.invars)
+            touched = place in roots or any(
+                not isinstance(atom, core.Literal) and atom in live for atom in equation.invars
+            )
             if touched:
                 if not mixed(equation.outvars[0]):
                     return apart(), roots

@@ -64,8 +64,12 @@ class Program:
         given = released is not None
         if not given:
             released = [np.zeros(cut.aval.shape, cut.aval.dtype) for cut in self.found.cuts]
-        leaves = [*jax.tree.leaves(data), *jax.tree.leaves(keys)]
-        return Seen(*self._run(leaves, gains, signs, np.asarray(block, np.int32), released, given))
+        leaves = [
+            leaf if _is_key(leaf) else np.asarray(leaf, variable.aval.dtype)
+            for leaf, variable in zip(jax.tree.leaves((data, keys)), self.flat.jaxpr.invars, strict=True)
+        ]
+        with jax.enable_x64(True):  # values keep the types that the program gives them
+            return Seen(*self._run(leaves, gains, signs, np.asarray(block, np.int32), released, given))
 
 
 def _replay(
@@ -86,9 +90,10 @@ def _replay(
             keys.append(jax.random.key_data(arguments[0]).reshape(-1, jax.random.key_data(arguments[0]).shape[-1]))
         for out, value in zip(equation.outvars, evaluated(equation, arguments), strict=True):
             if out in number:
-                normal.append(value * np.asarray(2**0.5, value.dtype))
+                scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, value.dtype)
+                normal.append(value / scale)
                 gain = gains[number[out]].astype(value.dtype)
-                used = jnp.where(signs, jnp.sign(value) * np.asarray(0.5**0.5, value.dtype), value)
+                used = jnp.where(signs, jnp.sign(value) * scale, value)
                 at = jax.lax.iota(np.int32, value.size).reshape(value.shape) // block[1]
                 value = jnp.where((gain == 0) | (signs & (at != block[0])), jnp.zeros_like(value), used * gain)
             if out in place_of:
@@ -99,4 +104,13 @@ def _replay(
 
 
 def _words(value: Any) -> Any:
-    return jax.random.key_data(value) if jnp.issubdtype(jnp.asarray(value).dtype, jax.dtypes.prng_key) else value
+    return jax.random.key_data(value) if _is_key(value) else value
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """A leaf as an array of NumPy's; keys as their words."""
+    return np.asarray(_words(value))

@@ -64,11 +64,8 @@ def microbatches_that_overlap(data, key, wrong):
 def noise_of_one_vector(data, key, wrong):
     """The tree is one vector; noise of half its length is used for both halves."""
     total, back = ravel_pytree(summed(gradients(ZEROS, data)))
-    if wrong:
-        noise = jnp.tile(jax.random.normal(key, (3,)), 2)[: total.size]
-    else:
-        noise = jax.random.normal(key, total.shape)
-    return moved(ZEROS, back(total + SIGMA * CLIP * noise))
+    draws = jax.random.normal(key, (3,) if wrong else total.shape)
+    return moved(ZEROS, back(total + SIGMA * CLIP * jnp.resize(draws, total.shape)))
 
 
 def two_steps_with_one_key(data, key, wrong):
