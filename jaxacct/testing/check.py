@@ -46,7 +46,7 @@ def check_step(
 
     The step is traced, and noise is followed to where it is added to what depends on the data. There the values of two
     neighbours, which draw the same randomness, are compared with the noise: they may move by one sensitivity. From
-    there on both runs continue with the same released value, so that all else that leaves the step has to be the same to
+    there on both runs continue with the same released value, and whatever else leaves the step has to be the same to
     the last bit. Optimisers, schedules and metrics may do with a release what they like.
 
     Args:

@@ -84,7 +84,8 @@ def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np
         twice = _float(double.inputs[number]) - _float(silent[0].inputs[number])
         if scale and not np.allclose(twice, 2 * rows[0], rtol=1e-2, atol=1e-2 * scale):
             leaks.append(Leak("noise", where, f"the noise in {where} is not Gaussian: it is no sum of normal draws"))
-    repeated = sum(_repeated(program, data, keys[:4], runs, silent, part, variances) for part in _parts(program.found))
+    parts = _parts(program.found) if variances else []
+    repeated = sum(_repeated(program, data, keys[:4], runs, silent, part, variances) for part in parts)
     if repeated:
         says = f"{repeated} entries of the noise repeat others, in whole or in part: their difference has less noise"
         leaks.append(Leak("key", "", says))
