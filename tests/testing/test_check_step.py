@@ -9,11 +9,10 @@ import pytest
 from jaxacct import Gaussian, Laplace, testing
 from tests.testing import library_steps, own_loops, planted
 
-
 QUICK = {
     "clip of each leaf", "half the noise", "noise on one leaf", "noise scaled by the data", "one key for all leaves",
-    "one number for a leaf", "noise of NumPy", "loss is returned", "statistics of the batch", "skips what is not finite",
-    "divided by the sample", "fixed size for coins", "only the first are kept",
+    "one number for a leaf", "noise of NumPy", "loss is returned", "statistics of the batch",
+    "skips what is not finite", "divided by the sample", "fixed size for coins", "only the first are kept",
     "coins_by_batch_of_a_shuffle", "momentum_of_what_is_private", "two_steps_with_one_key",
     "individual", "coins", "without replacement",
 }  # fmt: skip
