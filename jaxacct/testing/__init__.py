@@ -13,7 +13,7 @@ from jaxacct._on_demand import on_demand
 if TYPE_CHECKING:
     from jaxacct.testing.check import check_step
     from jaxacct.testing.findings import Checked, Leak
-    from jaxacct.testing.neighbours import Neighbours, neighbours
+    from jaxacct.testing.pairs import Neighbours, neighbours
 
 __all__ = ["Checked", "Leak", "Neighbours", "check_step", "neighbours"]
 

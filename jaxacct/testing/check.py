@@ -12,9 +12,9 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.testing.charged import Charged, charged, wrong_sampler
 from jaxacct.testing.findings import Checked, Leak
-from jaxacct.testing.neighbours import NOT_FINITE, RELATIONS, Neighbours, opposite
-from jaxacct.testing.neighbours import neighbours as made_neighbours
 from jaxacct.testing.noise import noise_leaks, noise_variances
+from jaxacct.testing.pairs import NOT_FINITE, RELATIONS, Neighbours, opposite
+from jaxacct.testing.pairs import neighbours as made_neighbours
 from jaxacct.testing.releases import NOISE, PUBLIC
 from jaxacct.testing.replay import Program, Seen, as_array
 
