@@ -42,20 +42,22 @@ ROOMS = (
     "filters",
     "expost",
     "adversary",
+    "papers",
     "losses",
     "training",
     "testing",
     "audit",
+    "attacks",
     "plotting",
     "interop",
     "ledger",
+    "release",
 )
 # Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {
     "losses": (
         "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
-        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
-        "approximations.central_limit", "renyi", "renyi.zcdp",
+        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "renyi", "renyi.zcdp",
     ),
     "expost": ("definitions", "reduction", "scales", "exact"),
     "ledger": ("errors",),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         adversary as adversary,
     )
     from jaxacct import (
+        attacks as attacks,
         audit as audit,
     )
     from jaxacct import (
@@ -40,10 +41,17 @@ if TYPE_CHECKING:
         mechanisms as mechanisms,
     )
     from jaxacct import (
+        papers as papers,
+    )
+    from jaxacct import (
         plotting as plotting,
     )
     from jaxacct import (
+<<<<<<< HEAD
         testing as testing,
+=======
+        release as release,
+>>>>>>> main
     )
     from jaxacct import (
         training as training,
@@ -83,9 +91,11 @@ if TYPE_CHECKING:
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
+    from jaxacct.summaries.gdp import gdp_summary
 
 __all__ = [
     "GDP",
@@ -117,12 +127,14 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
     "calibrate",
     "certify",
     "delta",
     "dominates",
     "epsilon",
+    "gdp_summary",
     "plan_noise",
     "supremum",
     "without_callbacks",

@@ -52,7 +52,11 @@ FACES = (
     ".interop",
     ".ledger",
     ".plotting",
+<<<<<<< HEAD
     ".testing",
+=======
+    ".release",
+>>>>>>> main
 )
 
 
