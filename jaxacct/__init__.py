@@ -47,11 +47,10 @@ if TYPE_CHECKING:
         plotting as plotting,
     )
     from jaxacct import (
-<<<<<<< HEAD
-        testing as testing,
-=======
         release as release,
->>>>>>> main
+    )
+    from jaxacct import (
+        testing as testing,
     )
     from jaxacct import (
         training as training,

@@ -52,11 +52,8 @@ FACES = (
     ".interop",
     ".ledger",
     ".plotting",
-<<<<<<< HEAD
-    ".testing",
-=======
     ".release",
->>>>>>> main
+    ".testing",
 )
 
 
