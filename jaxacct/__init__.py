@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     )
     from jaxacct import (
         attacks as attacks,
+    )
+    from jaxacct import (
         audit as audit,
     )
     from jaxacct import (
