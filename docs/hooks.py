@@ -45,6 +45,7 @@ ROOMS = (
     "papers",
     "losses",
     "training",
+    "testing",
     "audit",
     "attacks",
     "plotting",

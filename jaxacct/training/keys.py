@@ -164,7 +164,7 @@ def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) ->
     held: Any = keys
     if not all(_validate.is_key(key) for key in held[:3]) or any(map(np.ndim, held[3:])):
         raise ValueError(f"keys must be {kind.__name__} of typed scalar PRNG keys, got other values: {instead}")
-    for found in (str(jax.random.key_impl(key)) for key in held[:3]):
+    for found in map(jax.random.key_impl, held[:3]):
         if found not in _GENERATORS:
             raise ValueError(f"keys must be {kind.__name__} of the generator {_NAMES}, got {found}: {_WHY}; {instead}")
     if _is_same(held[0], held[1]):
