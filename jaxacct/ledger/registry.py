@@ -12,7 +12,7 @@ _MODULES = {
     "jaxacct.mechanisms": " ".join(mechanisms.__all__),
     "jaxacct.filters": (
         "AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter NaturalFilter Odometer "
-        "Prepared PricedBoxFilter PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
+        "Prepared SampledGaussianFilter MenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
     ),
     "jaxacct.adversary": "AdditiveProfileFilter NaturalApproximateDPFilter",
     "jaxacct.filters.residues.natural": "_Declared",

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.calibration import calibrate
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.prices.menu import MenuFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.training.budget import Budget
@@ -84,7 +84,7 @@ def plan_sampled_budget(
         warnings.simplefilter("ignore", RuntimeWarning)  # a gap between proof and attack: the proof is what counts here
         least = float(calibrate(make, epsilon, delta, steps=runs).parameter)
 
-    def planned(noise: float) -> tuple[Sampler, PricedMenuFilter] | None:
+    def planned(noise: float) -> tuple[Sampler, MenuFilter] | None:
         found = sampler(make(least_float32(noise)), size, piece=min(int(piece), size))
         try:
             filter = found.filter(epsilon, delta)

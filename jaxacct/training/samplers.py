@@ -21,7 +21,7 @@ from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, menu
+from jaxacct.filters.prices.menu import MenuFilter, menu
 from jaxacct.mechanisms import (
     PoissonSampled,
     RandomAllocation,
@@ -64,7 +64,7 @@ class Sampler:
     noise_multiplier: float
     draw: Callable[[jax.Array, ArrayLike], Sample]
 
-    def filter(self, epsilon: float, delta: float) -> PricedMenuFilter:
+    def filter(self, epsilon: float, delta: float) -> MenuFilter:
         """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
 
         Raises:
@@ -274,12 +274,12 @@ def make_sampled_step(
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Sampler, sampler=sampler)
     _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
-    query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
+    query = 0 if isinstance(filter, MenuFilter) else sampler.mechanism
     # Of the filter as well: a fresh account of another one has not paid for the epoch that the batches are from.
     paid = mark_of(filter)
     mark = hashed(word_of((sampler.mechanism, sampler.size)), [] if paid is None else [row_of(paid)])
     sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
-    if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
+    if isinstance(filter, MenuFilter) and np.shape(filter.prices)[-1:] != (1,):
         raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")
 
     def ask(state: TrainState, size: int) -> Proposal:

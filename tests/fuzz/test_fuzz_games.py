@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
+from jaxacct.filters.prices.menu import constant_schedules
 from tests.contract import filter_cases as cases
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
@@ -81,6 +82,7 @@ CASES = {
         relation="remove",
         tolerance=1e-10,
     ),
+    "filters.sentence": case(filters.sentence, reason=2, filter=filters.gdp(2.0), query=Gaussian(1.0)),
     "filters.check_state": case(filters.check_state, filter=filters.gdp(2.0), state=filters.gdp(2.0).init()),
     "filters.lower_budget": case(
         filters.lower_budget, filter=filters.gdp(2.0), state=filters.gdp(2.0).init(), lower=filters.gdp(1.0)
@@ -88,9 +90,9 @@ CASES = {
     "filters.check_residue": case(
         filters.check_residue, before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9
     ),
-    "filters.constant_schedules": lambda: Case(
-        filters.constant_schedules,
-        {"ledger": menu(), "menu": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
+    "constant_schedules": lambda: Case(
+        constant_schedules,
+        {"filter": menu(), "mechanisms": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
         words=("mechanism",),
     ),
     "adversary.adaptive_choice": case(
@@ -177,7 +179,7 @@ CASES = {
 }
 # What compiles anew for many values, or plays for long, is for the slow tests.
 DEAR = {
-    "expost.compose_until", "filters.constant_schedules", "filters.halting_scan", "filters.residue",
+    "expost.compose_until", "constant_schedules", "filters.halting_scan", "filters.residue",
     "expost.brownian_step",
     "expost.release_until",
     "adversary.adaptive_choice", "adversary.multisets", "adversary.worst_case", "adversary.residue_condition",

@@ -41,13 +41,12 @@ EXCUSED = {
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
-    "filters.PricedBoxFilter": TABLE, "filters.sampled_gaussian": TABLE,
-    "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
+    "filters.sampled_gaussian": TABLE, "filters.Reason": "numbers with names",
+    "training.Sampler": RESULT, "training.sampler": SAMPLERS,
     "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
-    **{f"filters.{name}": RESULT for name in ("Halted", "Prepared")},
     **{
         f"adversary.{name}": RESULT
         for name in (

@@ -22,6 +22,7 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.marks import row_of
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 
@@ -34,7 +35,7 @@ _STATEMENT = (
 
 
 @filter_class(SpentState, "additive_profile", "parameters")
-class AdditiveProfileFilter:
+class AdditiveProfileFilter(BaseFilter):
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
 
     Attributes:

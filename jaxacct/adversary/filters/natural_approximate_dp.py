@@ -19,6 +19,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
@@ -43,7 +44,7 @@ class SymmetricLaw(PLD):
 
 
 @filter_class(ComposedState, "natural_approximate_dp", "parameters")
-class NaturalApproximateDPFilter:
+class NaturalApproximateDPFilter(BaseFilter):
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
 
     Attributes:

@@ -20,11 +20,11 @@ from jaxacct.filters.accounts.examples import (
     ExamplesState,
     PerExampleFilter,
     as_bits,
-    sensitivity_of,
     settle_norms,
 )
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus.units import fraction_of
+from jaxacct.filters.prices.units import fraction_of
+from jaxacct.filters.queries import sensitivity_of
 
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS

@@ -11,17 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
+from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP
 from jaxacct.filters import amounts
-from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.filters.menus import gaussian_menu as _menus
-from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.laws import MenuLaws
+from jaxacct.filters.prices import entries as _menus
+from jaxacct.filters.prices import kept as _table_cache
+from jaxacct.filters.prices import menu_table as _budget_table
+from jaxacct.filters.prices.laws import MenuLaws
+from jaxacct.filters.prices.menu import MenuFilter
 
 # The package's names for these are the functions'.
-menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
-kept_table = importlib.import_module("jaxacct.filters.menus.kept_table")
-online = importlib.import_module("jaxacct.filters.menus.online")
+menu_table = importlib.import_module("jaxacct.filters.prices.menu")
+kept_table = importlib.import_module("jaxacct.filters.prices.menu_prices")
+online = importlib.import_module("jaxacct.filters.prices.online")
 RNG = np.random.default_rng(4)
 
 
@@ -131,7 +132,7 @@ def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tm
 
 def _priced(budget, prices):
     """A filter of which these two are known, and no table was made."""
-    made = object.__new__(filters.PricedMenuFilter)
+    made = object.__new__(MenuFilter)
     for name, value in (("budget", np.int32(budget)), ("prices", np.array(prices, np.int32))):
         object.__setattr__(made, name, value)
     return made

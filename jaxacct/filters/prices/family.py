@@ -6,7 +6,7 @@ U_b is linear in b between nodes and linear in gamma between lattice points. G i
 which the curves are smooth on a scale of several lattice points; S m covers rounding and the tails beyond the lattice,
 and S is what it adds to delta at the target. Prices are certified against this family alone: any excess of U that is
 not negative and rises with the budget will do (docs/theorems/priced-box.md). It is read off the worst case of a few
-reference queries (:mod:`jaxacct.filters.boxes.references`).
+reference queries (:mod:`jaxacct.filters.prices.references`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 import scipy.fft
 
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.filters.boxes.kernels import ACCURACY, gaussian_excess
-from jaxacct.filters.boxes.words import least_of, rounded_down
+from jaxacct.filters.prices.kernels import ACCURACY, gaussian_excess
+from jaxacct.filters.prices.packed import least_of, rounded_down
 from jaxacct.losses.grids.grid import LossGrid
 
 UNITS = 2_000_000_000
@@ -110,7 +110,7 @@ def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bo
     """A curve (or a difference of two) composed with a Gaussian, at the lattice points, and a bound on the error.
 
     Exact but for rounding: U(gamma) plus each kink's share of the excess of G. A transform of n points is off by at
-    most 8 u (log2 n + 1) in the Euclidean norm (as in :mod:`jaxacct.filters.menus.table`).
+    most 8 u (log2 n + 1) in the Euclidean norm (as in :mod:`jaxacct.filters.prices.menu_table`).
     """
     n = grid.size
     kinks = kinks_of(excess, grid)

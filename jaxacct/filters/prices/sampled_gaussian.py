@@ -10,14 +10,13 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.filters import amounts
-from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.boxes.family import UNITS, prepared
-from jaxacct.filters.boxes.table import box_tables, within
-from jaxacct.filters.boxes.words import least_of, unpacked
 from jaxacct.filters.guarantees import certified
-from jaxacct.filters.menus import cache as _cache
-from jaxacct.filters.menus.cache import Progress
-from jaxacct.filters.menus.gaussian_menu import covered, narrow
+from jaxacct.filters.prices.entries import covered, narrow
+from jaxacct.filters.prices.family import UNITS, prepared
+from jaxacct.filters.prices.grid_table import box_tables, within
+from jaxacct.filters.prices.kept import Progress, digest, kept
+from jaxacct.filters.prices.packed import least_of, unpacked
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -33,7 +32,7 @@ def sampled_gaussian(
     extra: Sequence[Mechanism] = (),
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
-) -> PricedBoxFilter:
+) -> SampledGaussianFilter:
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP, for all sampled Gaussians of a box.
 
     Noise and rate of each step may be chosen freely in the box, by looking at all earlier outputs, inside a compiled
@@ -91,7 +90,7 @@ def sampled_gaussian(
     return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
 
 
-def with_one_table(box: PricedBoxFilter) -> PricedBoxFilter:
+def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:
     """A box with a single table for the same ranges and target, from the disk or computed."""
     if box.other is None:
         return box
@@ -109,18 +108,18 @@ def _made(
     progress: Progress,
     *,
     two: bool,
-) -> PricedBoxFilter:
-    key = _cache.digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
+) -> SampledGaussianFilter:
+    key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
 
     def make() -> dict[str, np.ndarray]:
         tables = box_tables(noises, rates, *target, extra, two, progress or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
-    kept = _cache.kept(key, make, cache)
+    arrays = kept(key, make, cache)
     first, *others = (
-        _filter_of({name.removesuffix(end): kept[name] for name in kept if name.endswith(end)}, target)
+        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target)
         for end in (" 0", " 1")
-        if f"prices{end}" in kept
+        if f"prices{end}" in arrays
     )
     if not others:
         return first
@@ -129,7 +128,7 @@ def _made(
     return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
 
 
-def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> PricedBoxFilter:
+def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> SampledGaussianFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
     profile = certified(kept["promised"], grid, *target)
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
@@ -141,4 +140,6 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
     excess = np.asarray(profile.excess)
-    return PricedBoxFilter(kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family)
+    return SampledGaussianFilter(
+        kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family
+    )

@@ -13,17 +13,16 @@ from jax.typing import ArrayLike
 from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, hosted, on_device
-from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
-from jaxacct.filters.guarantees import ProfileGuarantee, certified
+from jaxacct.filters.guarantees import certified
 from jaxacct.filters.marks import row_of
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, covered, parts_of, position_of
-from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
-from jaxacct.filters.menus.online import MenuCurves
-from jaxacct.filters.menus.units import MenuState, UnitFilter
+from jaxacct.filters.prices.entries import covered
+from jaxacct.filters.prices.menu_prices import MOST_UNITS, kept_table
+from jaxacct.filters.prices.online import MenuCurves
+from jaxacct.filters.prices.units import MenuState, UnitFilter
+from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.states import filter_class
-from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
@@ -43,7 +42,7 @@ _ONLINE = (
 
 
 @filter_class(MenuState, "menu", "prices", "budget")
-class PricedMenuFilter(UnitFilter):
+class MenuFilter(UnitFilter):
     """A budget of whole units for queries from a menu; make it with `menu`.
 
     Attributes:
@@ -67,10 +66,16 @@ class PricedMenuFilter(UnitFilter):
     curves: MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
 
     @property
-    def guarantee(self) -> ProfileGuarantee:
-        """The certified profile of the whole interaction, a proven bound."""
-        statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
-        return ProfileGuarantee(unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), statement)
+    def _statement(self) -> str:
+        return _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
+
+    @property
+    def _edges(self) -> tuple[Array, Array]:
+        return amounts.join(self.noise), amounts.join(self.rate)
+
+    @property
+    def _entries(self) -> int:
+        return np.shape(self.prices)[-1]
 
     def _identity(self) -> list[Array]:
         accounts = np.ndim(self.budget)
@@ -90,7 +95,7 @@ class PricedMenuFilter(UnitFilter):
             ValueError: see :meth:`update`.
         """
         with jax.enable_x64(True):
-            return on_device(_asked(self, query, self.init() if state is None else state))
+            return on_device(_asked(self, query, self._left(self._start() if state is None else state)))
 
     def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -113,16 +118,21 @@ class PricedMenuFilter(UnitFilter):
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        shape = np.shape(state.spent)
+        return self._after(query, state)
+
+    def _left_after(self, query: object, left: Array) -> Array:
         with jax.enable_x64(True):
-            price = _asked(self, query, state)
-        amounts.check_covered(shape, price.shape, np.shape(self.budget))
-        return _charge(self.budget, price, state)
+            return _left(_asked(self, query, left), left)
 
 
-def _asked(menu: PricedMenuFilter, query: object, state: MenuState) -> Array:
-    """The price of a query in a state; inside ``enable_x64``."""
-    alone = at_hand(query, state.spent) and not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
+@jax.jit
+def _left(price: Array, left: Array) -> Array:
+    return jnp.where(price <= left, left - price, -1)
+
+
+def _asked(menu: MenuFilter, query: object, left: Array) -> Array:
+    """The price of a query with so much left, int32; inside ``enable_x64``."""
+    alone = at_hand(query, left) and not any(map(np.ndim, jax.tree.leaves((query, left))))
     place = position_of(query)
     if menu.curves is None or not alone:
         return _price(menu, _parameters(query))
@@ -135,8 +145,7 @@ def _asked(menu: PricedMenuFilter, query: object, state: MenuState) -> Array:
         query = as_mechanism(query)
         covered = all(as_sampled_gaussian(part) is not None for part, _ in parts_of(query))
         most = _price(menu, _parameters(query)) if covered else TOO_DEAR
-    found = menu.curves.least_price(query, int(menu.budget) - int(state.spent), int(most))
-    return np.int32(found)  # pyright: ignore[reportReturnType]
+    return np.int32(menu.curves.least_price(query, int(left), int(most)))  # pyright: ignore[reportReturnType]
 
 
 def _parameters(query: object) -> list[Array | tuple[Array, Array, Array]]:
@@ -156,15 +165,8 @@ def _parameters(query: object) -> list[Array | tuple[Array, Array, Array]]:
     return found
 
 
-@jax.jit
-def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, MenuState]:
-    spent, price = jnp.asarray(state.spent), jnp.asarray(price, jnp.int32)
-    fits = (spent >= 0) & (price <= jnp.asarray(budget, jnp.int32) - spent)
-    return fits, MenuState(jnp.where(fits, spent + jnp.where(fits, price, 0), spent))
-
-
 @hosted
-def _price(menu: PricedMenuFilter, parameters: list[Array | tuple[Array, Array, Array]]) -> Array:
+def _price(menu: MenuFilter, parameters: list[Array | tuple[Array, Array, Array]]) -> Array:
     xp = array_module(menu, parameters)
     prices = xp.asarray(menu.prices, np.int64)
     total = xp.zeros((), np.float64)
@@ -192,7 +194,7 @@ def menu(
     online: bool = False,
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
-) -> PricedMenuFilter:
+) -> MenuFilter:
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP by the exact worst case of a menu.
 
     Entry m costs c_m units, in inverse proportion to how often it alone may run within the target. The analyst may
@@ -203,7 +205,7 @@ def menu(
 
     By Lemma 1 of the residue paper this is the exact worst case of an adaptive analyst under a rule. It uses no
     central limit theorem and no Rényi conversion. The table is computed once for a menu and a target, and kept on disk
-    (see :func:`jaxacct.filters.menus.cache.directory`; ``JAXACCT_CACHE_DIR`` moves it). The time grows with the number
+    (see :func:`jaxacct.filters.prices.kept.directory`; ``JAXACCT_CACHE_DIR`` moves it). The time grows with the number
     of runs of the cheapest entry, the entries, and the points.
 
     Args:
@@ -233,9 +235,7 @@ def menu(
     return filter_of(mechanisms, kept, float(epsilon), float(delta))
 
 
-def filter_of(
-    mechanisms: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: float, delta: float
-) -> PricedMenuFilter:
+def filter_of(mechanisms: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> MenuFilter:
     """The filter of a table."""
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["excess"].size)
     profile = certified(kept["excess"], grid, epsilon, delta)
@@ -250,10 +250,10 @@ def filter_of(
     if "curves" in kept:
         node, slack, reach = int(kept["node"]), float(kept["slack"]), int(kept["reach"])
         curves = MenuCurves(kept["curves"], node, int(budget), slack, reach, grid, tuple(mechanisms))
-    return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
+    return MenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
-def constant_schedules(filter: PricedMenuFilter, mechanisms: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
+def constant_schedules(filter: MenuFilter, mechanisms: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
     """Bounds on epsilon of each entry run alone for the whole budget, fixed in advance: adaptivity's baseline.
 
     The filter admits every one of them, so the largest ``lower`` is a lower bound for the filter's
@@ -267,7 +267,7 @@ def constant_schedules(filter: PricedMenuFilter, mechanisms: Sequence[Mechanism]
     Returns:
         Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
     """
-    _validate.instance(PricedMenuFilter, filter=filter)
+    _validate.instance(MenuFilter, filter=filter)
     _validate.scalar(_validate.probability, delta=delta)
     runs = np.asarray(filter.budget) // np.asarray(filter.prices)
     if not isinstance(mechanisms, Sequence) or len(mechanisms) != runs.size:

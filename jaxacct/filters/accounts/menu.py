@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct.filters.accounts.examples import ExamplesState, for_norms, looked_up
+from jaxacct.filters.accounts.examples import ExamplesState, looked_up
 from jaxacct.filters.accounts.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.queries import for_norms
 from jaxacct.filters.states import filter_class
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualPricedMenuFilter(PricedPerExampleFilter):
+class IndividualMenuFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `per_example`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), as the cheapest
@@ -25,12 +26,12 @@ class IndividualPricedMenuFilter(PricedPerExampleFilter):
     each example, shape ``(examples,)``, which takes longer; each must depend on that example and earlier outputs only.
 
     Attributes:
-        common: the `PricedMenuFilter` whose prices and budget are everybody's.
+        common: the `MenuFilter` whose prices and budget are everybody's.
         examples: how many accounts there are, static.
         rows: of the table of prices by norm, static.
     """
 
-    common: PricedMenuFilter
+    common: MenuFilter
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
@@ -43,6 +44,6 @@ class IndividualPricedMenuFilter(PricedPerExampleFilter):
         return looked_up(jnp.sort(self.common.price(for_norms(query, highs))), row)
 
 
-def individual_menu(filter: PricedMenuFilter, examples: int) -> IndividualPricedMenuFilter:
+def individual_menu(filter: MenuFilter, examples: int) -> IndividualMenuFilter:
     """One account of a menu for each example."""
-    return IndividualPricedMenuFilter(filter, examples, rows_for(filter.noise))
+    return IndividualMenuFilter(filter, examples, rows_for(filter.noise))

@@ -1,4 +1,4 @@
-"""The filter of a box: a budget of units, prices and updates (`PricedBoxFilter`)."""
+"""The filter of a box: a budget of units, prices and updates (`SampledGaussianFilter`)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from jax.core import Tracer
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand
-from jaxacct._numerics.manual_axes import cond, while_loop
-from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct._numerics.pytree import unchecked
+from jaxacct._numerics.manual_axes import cond
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
-from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.look_up import Part, either, left_after, price_halfway
-from jaxacct.filters.boxes.table import DEAR, lines_in_units
-from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
-from jaxacct.filters.menus.units import MenuState, UnitFilter
-from jaxacct.filters.states import keeps
-from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.filters.prices.family import UNITS, Family
+from jaxacct.filters.prices.grid_table import DEAR, lines_in_units
+from jaxacct.filters.prices.look_up import Part, either, left_after, price_halfway
+from jaxacct.filters.prices.units import MenuState, UnitFilter
+from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -42,9 +38,8 @@ _STATEMENT = (
 )
 
 
-@keeps(MenuState)
-@_register
-class PricedBoxFilter(UnitFilter):
+@filter_class(MenuState, "sampled_gaussian")
+class SampledGaussianFilter(UnitFilter):
     """A budget of whole units for sampled Gaussians of a box; make it with `sampled_gaussian`.
 
     Attributes:
@@ -73,19 +68,17 @@ class PricedBoxFilter(UnitFilter):
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
-    other: PricedBoxFilter | None = None
-
-    _name = "sampled_gaussian"
+    other: SampledGaussianFilter | None = None
 
     def __repr__(self) -> str:
         """The box, the target and the number of prices."""
         with jax.enable_x64(True):
             ends = [(float(x[0]), float(x[-1])) for x in (amounts.join(self.sigmas), amounts.join(self.rates))]
-        (quiet, loud), (rare, often) = ends
+        (least, most), (rare, often) = ends
         epsilon, delta = self.target
         entries = np.shape(self.extra)[1]
         return (
-            f"sampled_gaussian(sigma {quiet:.6g} to {loud:.6g}, rate {rare:.6g} to {often:.6g}"
+            f"sampled_gaussian(sigma {least:.6g} to {most:.6g}, rate {rare:.6g} to {often:.6g}"
             + (f", {entries} further entries" if entries else "")
             + f"; epsilon {rounded_up(epsilon)} at delta {delta:g}; budget {UNITS:,} units)"
         )
@@ -96,11 +89,16 @@ class PricedBoxFilter(UnitFilter):
         return np.int32(UNITS)
 
     @property
-    def guarantee(self) -> ProfileGuarantee:
-        """The certified profile of the whole interaction, a proven bound."""
-        return ProfileGuarantee(
-            unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper"), _STATEMENT
-        )
+    def _statement(self) -> str:
+        return _STATEMENT
+
+    @property
+    def _edges(self) -> tuple[Array, Array]:
+        return amounts.join(self.sigmas)[:1], amounts.join(self.rates)[-1:]
+
+    @property
+    def _entries(self) -> int:
+        return np.shape(self.extra)[1]
 
     def _identity(self) -> list[Array]:
         other = [] if self.other is None else self.other._identity()
@@ -139,26 +137,23 @@ class PricedBoxFilter(UnitFilter):
         """
         return self._after(query, state)
 
-    def _after(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
-        spent = jnp.asarray(state.spent)
-        parts = self._lines_of(query, state)
-        left = left_after(self, parts, UNITS - spent)
-        if self.other is not None:
-            # The same arrays, so that a compiler finds a query's place in the grid once.
-            other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
-            others = other._lines_of(query, state)
-            cheaper = _where_fresh(spent, lambda: price_halfway(other, others) < price_halfway(self, parts))
-            left = either(UNITS - spent, cheaper, left, left_after(other, others, UNITS - spent))
-        amounts.check_covered(np.shape(spent), np.shape(left))
-        fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
-        return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
+    def _left_after(self, query: object, left: Array) -> Array:
+        parts = self._lines_of(query, left)
+        found = left_after(self, parts, left)
+        if self.other is None:
+            return found
+        # The same arrays, so that a compiler finds a query's place in the grid once.
+        other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
+        others = other._lines_of(query, left)
+        cheaper = _where_fresh(left, lambda: price_halfway(other, others) < price_halfway(self, parts))
+        return either(left, cheaper, found, left_after(other, others, left))
 
-    def _lines_of(self, query: object, state: MenuState) -> list[Part]:
+    def _lines_of(self, query: object, left: Array) -> list[Part]:
         """For each part (noise, rate), or its lines in units, and how often it runs."""
         if (place := position_of(query)) is not None:
             return [(_entry(self.extra, place), 1.0)]
-        alone = not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
-        concrete = self.family is not None and at_hand(query, state.spent) and alone
+        alone = not any(map(np.ndim, jax.tree.leaves((query, left))))
+        concrete = self.family is not None and at_hand(query, left) and alone
         found = []
         for part, runs in parts_of(query):
             with jax.enable_x64(True):
@@ -169,7 +164,7 @@ class PricedBoxFilter(UnitFilter):
                     f"further entry, got {type(part).__name__} (others are priced outside of jit, and in a ledger only "
                     "where they are in extra=)"
                 )
-            if gaussian is None or (concrete and not self._covers(*gaussian)):
+            if gaussian is None or (concrete and not self._inside(*gaussian)):
                 leaves, structure = jax.tree.flatten(part)
                 found.append((_online_lines(self.family, structure, *(np.asarray(x).item() for x in leaves)), runs))
             else:
@@ -177,36 +172,17 @@ class PricedBoxFilter(UnitFilter):
         return found
 
     @reentrant_x64
-    def _covers(self, noise: Array, rate: Array) -> bool:
-        """Whether the box has a query that dominates a sampled Gaussian; True for what is none."""
-        noise, rate = float(noise), float(rate)
-        if not (noise > 0 and 0 <= rate <= 1):
-            return True  # NaN: refused by the table
-        return noise >= float(amounts.join(self.sigmas)[0]) and rate <= float(amounts.join(self.rates)[-1])
-
-    def steps_left(self, query: object, state: MenuState | None = None) -> Array:
-        """How often ``query`` may still run, one after the other, until it is refused; int32.
-
-        Found by running the filter: about a microsecond a step, inside one compiled loop.
-
-        Args:
-            query: one query of the box with scalar parameters, or the position of a further entry.
-            state: from `init` or `update`; nothing spent where it is None.
-
-        Raises:
-            ValueError: as `update`.
-        """
-        state = self._start() if state is None else state
-        with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
-            return _count(self, query, state)
+    def _inside(self, noise: Array, rate: Array) -> bool:
+        """Whether the grid has a query that dominates a sampled Gaussian; True for NaN, which the table refuses."""
+        return bool(self._has(noise, rate)) or not (float(noise) > 0 and 0 <= float(rate) <= 1)
 
 
-def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
+def _where_fresh(left: Array, cheaper: Callable[[], Array]) -> Array:
     """``cheaper()``, which is not worked out where every account has spent something."""
-    if not isinstance(spent, Tracer):
-        return cheaper() if bool((spent == 0).any()) else jnp.bool_(False)
+    if not isinstance(left, Tracer):
+        return cheaper() if bool((left == UNITS).any()) else jnp.bool_(False)
     shape = jax.eval_shape(cheaper).shape
-    return cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
+    return cond(jnp.any(left == UNITS), cheaper, lambda: jnp.zeros(shape, bool))
 
 
 @functools.lru_cache(64)
@@ -224,14 +200,3 @@ def _entry(extra: Array, place: Array) -> Array:
         return xp.full((2, *place.shape, np.shape(extra)[-1]), DEAR, np.int32)
     good = (place >= 0) & (place < count)
     return xp.where(good[..., None], xp.take(xp.asarray(extra), xp.where(good, place, 0), axis=1), DEAR)
-
-
-@jax.jit
-def _count(box: PricedBoxFilter, query: object, state: MenuState) -> Array:
-    def go(carry: tuple[Array, Array, MenuState]) -> tuple[Array, Array, MenuState]:
-        _, count, state = carry
-        admitted, state = box._after(query, state)
-        return admitted, count + admitted.astype(jnp.int32), state
-
-    start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
-    return while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]

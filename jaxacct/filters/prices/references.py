@@ -17,10 +17,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from jaxacct import accounting
-from jaxacct.filters.boxes.family import Family, circular, delta_at, family_of, kinks_of, padded
-from jaxacct.filters.boxes.kernels import Ratios, excess_of, gaussian_atoms, sampled
-from jaxacct.filters.boxes.lines import runs_of
-from jaxacct.filters.menus.laws import menu_laws
+from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, padded
+from jaxacct.filters.prices.kernels import Ratios, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.laws import menu_laws
+from jaxacct.filters.prices.lines import runs_of
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 

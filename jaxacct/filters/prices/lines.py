@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS
-from jaxacct.filters.boxes.family import UNITS, Family, circular, padded
-from jaxacct.filters.boxes.kernels import Kernel, Ratios, kernel_of
+from jaxacct.filters.prices.family import UNITS, Family, circular, padded
+from jaxacct.filters.prices.kernels import Kernel, Ratios, kernel_of
 
 NEVER = 4.0
 """A price above every budget, which is at most 1."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.filters.menus.laws import law_of
+from jaxacct.filters.prices.laws import law_of
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.filters.menus.cache import Progress
-from jaxacct.filters.menus.gaussian_menu import shrunk
-from jaxacct.filters.menus.laws import delta_of, menu_laws
-from jaxacct.filters.menus.table import budget_table
+from jaxacct.filters.prices.entries import shrunk
+from jaxacct.filters.prices.kept import Progress, digest, kept
+from jaxacct.filters.prices.laws import delta_of, menu_laws
+from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.mechanisms.base import Mechanism
 
 _VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
@@ -58,8 +57,8 @@ def kept_table(
         points = int(points)
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
-    key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
-    return _table_cache.kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
+    key = digest(kind, entries, epsilon, delta, unit, points or 0)
+    return kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
 
 
 def _table(

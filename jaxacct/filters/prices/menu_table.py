@@ -32,7 +32,7 @@ from jax import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.filters.menus.laws import MenuLaws
+from jaxacct.filters.prices.laws import MenuLaws
 
 _CHUNK = 256  # levels between looks at the target
 _ETA = 8.0 * UNIT

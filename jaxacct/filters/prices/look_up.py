@@ -16,8 +16,8 @@ from jaxacct._numerics.arrays import Array, array_module, erf, repeated
 from jaxacct._numerics.host import hosted
 from jaxacct._numerics.manual_axes import scan, while_loop
 from jaxacct.filters import amounts
-from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.table import DEAR
+from jaxacct.filters.prices.family import UNITS
+from jaxacct.filters.prices.grid_table import DEAR
 
 Lines = tuple[Array, Array] | Array
 """What prices a query: its (noise, rate), or its own lines in units, shape ``(2, ..., intervals)``."""
@@ -26,7 +26,7 @@ Part = tuple[Lines, Array]
 
 
 class PriceTable(Protocol):
-    """What of a box its look-ups need; see `PricedBoxFilter`."""
+    """What of a box its look-ups need; see `SampledGaussianFilter`."""
 
     @property
     def prices(self) -> Array:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.filters.queries import as_sampled_gaussian
+from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
 
 _HAIR = 2.0**-22  # four roundings to float32: a noise, a sensitivity, their quotient, a rate of a rate
@@ -64,23 +62,6 @@ def narrow(value: ArrayLike, *, up: bool) -> np.ndarray:
     return np.where(off, np.nextafter(near, toward), near).astype(np.float64)
 
 
-@np.errstate(all="ignore")
-def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
-    """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
-
-    NaN where a parameter makes no sense. Inside ``enable_x64``.
-    """
-    if isinstance(query, Gaussian):
-        xp, sigma, sensitivity = floats(query.sigma, query.sensitivity)
-        return xp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, np.nan), 1.0
-    if isinstance(query, PoissonSampled):
-        inner = as_sampled_gaussian(query.mechanism)
-        xp, rate = floats(query.rate)
-        rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
-        return None if inner is None else (inner[0], inner[1] * rate)
-    return None
-
-
 def covered(noise: ArrayLike, rate: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """The least noise and the largest rate that count as an entry's ``noise`` and ``rate``, float64.
 
@@ -102,18 +83,3 @@ def shrunk(query: Mechanism) -> Mechanism:
             return query
         noise, rate = (float(x) for x in covered(*found))
     return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
-
-
-def parts_of(query: object) -> list[tuple[object, Array]]:
-    """Each mechanism of a query and how often it runs."""
-    if isinstance(query, Composed):
-        return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
-    return [(query, 1.0)]
-
-
-def position_of(query: object) -> Array | None:
-    """The position in a list of entries that a query is; None for a mechanism."""
-    if isinstance(query, (int, np.integer)) and not isinstance(query, bool | np.timedelta64):
-        return np.int32(np.clip(query, -1, 2**31 - 1))
-    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
-    return query if array else None

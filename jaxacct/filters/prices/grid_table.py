@@ -14,11 +14,11 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.kernels import Kernel, Ratios, gaussian_atoms, sampled
-from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
-from jaxacct.filters.boxes.references import Fineness, chosen_families
-from jaxacct.filters.boxes.words import least_of, packed
+from jaxacct.filters.prices.family import UNITS, Family
+from jaxacct.filters.prices.kernels import Kernel, Ratios, gaussian_atoms, sampled
+from jaxacct.filters.prices.lines import NEVER, kernel_next_to, price_lines
+from jaxacct.filters.prices.packed import least_of, packed
+from jaxacct.filters.prices.references import Fineness, chosen_families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled

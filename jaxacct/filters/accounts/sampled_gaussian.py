@@ -14,23 +14,22 @@ from jaxacct.filters.accounts.examples import (
     ExamplesState,
     as_bits,
     check_query,
-    for_norms,
     looked_up,
 )
 from jaxacct.filters.accounts.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.look_up import corners_of
-from jaxacct.filters.boxes.priced_box import with_one_table
-from jaxacct.filters.boxes.table import DEAR
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
+from jaxacct.filters.prices.family import UNITS
+from jaxacct.filters.prices.grid_table import DEAR
+from jaxacct.filters.prices.look_up import corners_of
+from jaxacct.filters.prices.sampled_gaussian import with_one_table
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.queries import as_sampled_gaussian, for_norms
 from jaxacct.filters.states import filter_class
 
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualPricedBoxFilter(PricedPerExampleFilter):
+class IndividualSampledGaussianFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `per_example`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity); norms are first
@@ -39,7 +38,7 @@ class IndividualPricedBoxFilter(PricedPerExampleFilter):
     `Gaussian` of the box at the clip norm, with one rate for everybody.
 
     Attributes:
-        common: the `PricedBoxFilter` whose prices and budget are everybody's.
+        common: the `SampledGaussianFilter` whose prices and budget are everybody's.
         near: the largest price at each corner while the budget left after a query is at least half of the least of a
             level, int32, shape ``(sigmas, rates, levels)``.
         whole: the largest price down to nothing left, likewise.
@@ -47,7 +46,7 @@ class IndividualPricedBoxFilter(PricedPerExampleFilter):
         rows: of the table of prices by norm, static.
     """
 
-    common: PricedBoxFilter
+    common: SampledGaussianFilter
     near: np.ndarray
     whole: np.ndarray
     examples: int = dataclasses.field(metadata={"static": True})
@@ -83,7 +82,7 @@ def _level_ends() -> np.ndarray:
     return np.stack([np.floor(low), np.ceil(high)])
 
 
-def _prices(filter: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Array:
+def _prices(filter: IndividualSampledGaussianFilter, noise: Array, rate: Array) -> Array:
     """Units for each query at each level of the budget left, shape ``(queries, levels)``.
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
@@ -102,7 +101,7 @@ def _prices(filter: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Arr
     return jnp.where(good[:, None] & (found < DEAR), found, DEAR).astype(jnp.int32)
 
 
-def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
+def _largest(common: SampledGaussianFilter) -> tuple[np.ndarray, np.ndarray]:
     """``near`` and ``whole`` of a box."""
     prices, nodes = np.asarray(common.prices).max(0), np.asarray(common.nodes, np.int64)
     least = int(prices.min())
@@ -118,7 +117,7 @@ def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
     return rows[..., 0::2], rows[..., 1::2]
 
 
-def individual_box(filter: PricedBoxFilter, examples: int) -> IndividualPricedBoxFilter:
+def individual_box(filter: SampledGaussianFilter, examples: int) -> IndividualSampledGaussianFilter:
     """One account of a box for each example, with one table."""
     common = with_one_table(filter)
-    return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(common.sigmas))
+    return IndividualSampledGaussianFilter(common, *_largest(common), examples, rows_for(common.sigmas))
