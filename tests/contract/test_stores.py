@@ -10,7 +10,7 @@ import pytest
 
 from jaxacct import Composed, Gaussian, Ledger, filters
 from jaxacct.filters.additive.gdp import GDPFilter
-from jaxacct.ledger import (
+from jaxacct.ledger.errors import (
     LedgerBusy,
     LedgerCorrupted,
     LedgerError,

@@ -20,7 +20,7 @@ from jaxacct import (
 )
 from jaxacct.filters.accounts.any_filter import IndividualFilter
 from jaxacct.filters.residues.any_family import ResidueFilter
-from jaxacct.ledger import LedgerMismatch
+from jaxacct.ledger.errors import LedgerMismatch
 
 
 @pytest.fixture
