@@ -14,7 +14,6 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
@@ -24,6 +23,7 @@ from jaxacct.filters.given_laws import completed
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
+from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 
 _STATEMENT = (

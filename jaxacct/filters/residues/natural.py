@@ -18,15 +18,15 @@ from jaxacct import _validate
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import replaced
-from jaxacct.adversary import is_free, natural_filter_cost
-from jaxacct.adversary.naturals.compositions import Compositions
-from jaxacct.adversary.naturals.cost import TOLERANCE
-from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 from jaxacct.filters.states import filter_class
+from jaxacct.games.compositions import Compositions
+from jaxacct.games.freeness import is_free
+from jaxacct.games.natural_cost import TOLERANCE, natural_filter_cost
+from jaxacct.games.within_budget import Budget
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile

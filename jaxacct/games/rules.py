@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import Query
+from jaxacct.games.experiment import Query
 
 _T = TypeVar("_T")
 _MOST_STATES = 200_000

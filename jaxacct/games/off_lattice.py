@@ -2,7 +2,7 @@
 
 An epsilon left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
 node of the recursion is a state with a vector of counts, and values follow backwards from the last round as in
-:mod:`jaxacct.adversary.worst_case_tables`. The tree is polynomial in the rounds for a fixed number of outcomes.
+:mod:`jaxacct.games.worst_case_tables`. The tree is polynomial in the rounds for a fixed number of outcomes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess_near
-from jaxacct.adversary.rules import Game
+from jaxacct.games.experiment import Experiment, excess_near
+from jaxacct.games.rules import Game
 
 MOST_NODES = 400_000
 """Nodes of one round up to which a tree is grown."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
-from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
-from jaxacct.adversary.rules import sequence
+from jaxacct.games.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
+from jaxacct.games.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.games.rules import sequence
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, Query, excess, experiments_of
-from jaxacct.adversary.lattice_laws import lattice_index
-from jaxacct.adversary.naturals.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
+from jaxacct.games.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
+from jaxacct.games.experiment import Experiment, Query, excess, experiments_of
+from jaxacct.games.lattice_laws import lattice_index
 from jaxacct.losses.compare import enclose as families
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import side_names

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct.adversary.rules import Game
+from jaxacct.games.rules import Game
 from jaxacct.losses.grids.grid import LossGrid
 
 

@@ -11,14 +11,14 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Query, whole_curve
-from jaxacct.adversary.lattice_laws import lattice_index, on_lattice
-from jaxacct.adversary.naturals import off_lattice
-from jaxacct.adversary.naturals.compositions import Compositions
-from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import Game, Rule, check_rounds, unroll
-from jaxacct.adversary.worst_case import WorstCase
-from jaxacct.adversary.worst_case_tables import solve
+from jaxacct.games import off_lattice
+from jaxacct.games.compositions import Compositions
+from jaxacct.games.experiment import Query, whole_curve
+from jaxacct.games.lattice_laws import lattice_index, on_lattice
+from jaxacct.games.rules import Game, Rule, check_rounds, unroll
+from jaxacct.games.within_budget import Budget
+from jaxacct.games.worst_case import WorstCase
+from jaxacct.games.worst_case_tables import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 

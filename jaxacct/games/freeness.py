@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import Query, excess
-from jaxacct.adversary.lattice_laws import on_lattice
-from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
-from jaxacct.adversary.naturals.cost import TOLERANCE, cost_of
-from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import check_rounds
+from jaxacct.games.compositions import Compositions, multisets_up_to
+from jaxacct.games.experiment import Query, excess
+from jaxacct.games.lattice_laws import on_lattice
+from jaxacct.games.natural_cost import TOLERANCE, cost_of
+from jaxacct.games.rules import check_rounds
+from jaxacct.games.within_budget import Budget
 from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES
 from jaxacct.losses.grids.grid import LossGrid
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, excess_near, product
-from jaxacct.adversary.lattice_laws import Law
-from jaxacct.adversary.naturals.compositions import Nodes, composed
+from jaxacct.games.compositions import Nodes, composed
+from jaxacct.games.experiment import Experiment, excess, excess_near, product
+from jaxacct.games.lattice_laws import Law
 from jaxacct.losses.grids.grid import LossGrid
 
 _BLOCK = 2_000_000

@@ -26,8 +26,8 @@ from jax import Array
 
 from jaxacct._numerics.host import on_device, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.lattice_laws import Law
-from jaxacct.adversary.rules import Game
+from jaxacct.games.lattice_laws import Law
+from jaxacct.games.rules import Game
 from jaxacct.losses.grids.grid import LossGrid
 
 _TINY = 1e-290  # more than all products that may have underflowed

@@ -17,7 +17,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, Query, experiments_of
+from jaxacct.games.experiment import Experiment, Query, experiments_of
 from jaxacct.losses.compare.suprema import infimum
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions

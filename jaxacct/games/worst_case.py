@@ -12,11 +12,11 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import by_direction
-from jaxacct.adversary.lattice_laws import lattice_for, lattice_index, laws_of
-from jaxacct.adversary.rules import Game, Rule, unroll
-from jaxacct.adversary.strategy import Strategy
-from jaxacct.adversary.worst_case_tables import Tables, solve
+from jaxacct.games.experiment import by_direction
+from jaxacct.games.lattice_laws import lattice_for, lattice_index, laws_of
+from jaxacct.games.rules import Game, Rule, unroll
+from jaxacct.games.strategy import Strategy
+from jaxacct.games.worst_case_tables import Tables, solve
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
@@ -95,7 +95,7 @@ def worst_case(
     side; where finite queries' losses are multiples of the spacing the two agree up to rounding at lattice points.
 
     Args:
-        rule: see :mod:`jaxacct.adversary.rules`.
+        rule: see :mod:`jaxacct.games.rules`.
         rounds: the most queries that are played, >= 1.
         relation: for mechanisms; under ``"add_or_remove"`` the worse of both directions, each played for itself.
         grid: lattice with loss 0 inside; without it about 4,096 points, on the queries' losses if it can.

@@ -16,13 +16,13 @@ from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
-from jaxacct.adversary.lattice_laws import Law, lattice_index
-from jaxacct.adversary.naturals.compositions import Compositions, composed, multisets_up_to
-from jaxacct.adversary.naturals.cost import TOLERANCE
-from jaxacct.adversary.naturals.freeness import closure_of, known_chain
-from jaxacct.adversary.naturals.gap import Gap, finite_gap, lattice_gap
-from jaxacct.adversary.rules import check_rounds, one_more, sequence
+from jaxacct.adversary.gap import Gap, finite_gap, lattice_gap
+from jaxacct.games.compositions import Compositions, composed, multisets_up_to
+from jaxacct.games.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
+from jaxacct.games.freeness import closure_of, known_chain
+from jaxacct.games.lattice_laws import Law, lattice_index
+from jaxacct.games.natural_cost import TOLERANCE
+from jaxacct.games.rules import check_rounds, one_more, sequence
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.profile import PrivacyProfile
