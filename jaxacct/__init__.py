@@ -82,6 +82,8 @@ if TYPE_CHECKING:
         TruncatedPoisson,
         ZeroConcentratedDP,
     )
+    from jaxacct.selection import PrivateSelection
+    from jaxacct.summaries.gdp import gdp_summary
 
 __all__ = [
     "GDP",
@@ -101,6 +103,7 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
+    "PrivateSelection",
     "PureDP",
     "RandomAllocation",
     "RandomSensitivityGaussian",
@@ -118,6 +121,7 @@ __all__ = [
     "delta",
     "dominates",
     "epsilon",
+    "gdp_summary",
     "plan_noise",
     "supremum",
     "without_callbacks",
