@@ -96,7 +96,7 @@ def rows_of(clip: Array, bits: Array, rows: int) -> tuple[Array, Array]:
 
 @reentrant_x64
 def rows_for(noise: Array) -> int:
-    """Enough for noise multipliers in pieces, NaN for none: norms below all have the price of the quietest query."""
+    """Enough for noise multipliers in pieces, NaN for none: norms below all pay the least price."""
     found = np.asarray(amounts.join(noise))
     found = found[~np.isnan(found)]
     span = found.max() / found.min() if found.size else 1.0

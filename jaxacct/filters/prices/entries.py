@@ -66,14 +66,14 @@ def covered(noise: ArrayLike, rate: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """The least noise and the largest rate that count as an entry's ``noise`` and ``rate``, float64.
 
     A float32 program rounds the Python floats of an entry, and may round them to less noise and a larger rate. Such a
-    query is louder than the entry by a hair of 2^-22 at most, and is what the entry is accounted as.
+    query has less noise, or a larger rate, than the entry by 2^-22 at most, and is what the entry is accounted as.
     """
     noise, rate = np.asarray(noise, np.float64), np.asarray(rate, np.float64)
     return deflated(noise, _HAIR), np.minimum(inflated(rate, _HAIR), 1.0)
 
 
 def shrunk(query: Mechanism) -> Mechanism:
-    """What a menu's entry is accounted as: for sampled Gaussians, the loudest query that counts as the entry.
+    """What a menu's entry is accounted as: for sampled Gaussians, the dearest query that counts as the entry.
 
     A margin of 2^-45 covers the roundings of quotients and products by which a query is compared with the entry.
     """

@@ -152,11 +152,11 @@ def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: F
     """Corner prices from which interpolated ones are certified, by more than the curvature of V in b asks for.
 
     With budgets b_c of mean m and weights w_c, the mean of V_(b_c) must not exceed V at m + bend; `_curvature` says
-    how large a bend is enough. Where it is dearer, the cell is charged as its loudest corner.
+    how large a bend is enough. Where it is dearer, the cell is charged as its dearest corner.
     """
     if first.shape[0] == first.shape[1] == 1:
         return first, second
-    # Each cell's corners: views of the table, the loudest (least sigma, largest rate) first.
+    # Each cell's corners: views of the table, the dearest (least sigma, largest rate) first.
     spans = [[slice(None)] if n == 1 else [slice(0, n - 1), slice(1, n)] for n in first.shape[:2]]
     corners = [(row, column) for row in spans[0] for column in reversed(spans[1])]
     ends = np.stack([np.stack([x[at] for at in corners]) for x in (first, second)])  # (end, corner, cells..., interval)
@@ -166,7 +166,7 @@ def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: F
     bend = _curvature(family, low, high + 2.0 * once)
     bend = np.where(plain, 0.0, bend)
     raised = ends * (1.0 + bend / low)
-    snapped = np.maximum(ends, ends[:, :1])  # the cell charged as its loudest corner needs nothing more
+    snapped = np.maximum(ends, ends[:, :1])  # the cell charged as its dearest corner needs nothing more
     beyond = family.nodes[1 : 1 + low.shape[-1]] + high + 2.0 * once > family.nodes[-1]
     dear = beyond | ~(bend <= 2.0 * once) | (raised.mean((0, 1)) >= snapped.mean((0, 1)))
     found = np.where(high >= NEVER, NEVER, np.where(dear, snapped, raised))

@@ -57,18 +57,18 @@ def corners_of(box: PriceTable, noise: Array, rate: Array) -> tuple[Array, list[
     good = (noise >= sigmas[0]) & (noise < np.inf) & (rate >= 0) & (rate <= rates[-1])
     noise = xp.clip(xp.where(good, noise, sigmas[-1]), sigmas[0], sigmas[-1])
     rate = xp.clip(xp.where(good, rate, rates[0]), rates[0], rates[-1])
-    # The louder corner's weight, rounded up: in noise the one below, in rate the one above.
+    # The dearer corner's weight, rounded up: in noise the one below, in rate the one above.
     row = xp.clip(_below(xp, sigmas, noise, True), 0, max(sigmas.shape[0] - 2, 0))
     column = xp.clip(_below(xp, rates, rate, False), 0, max(rates.shape[0] - 2, 0))
     next_row, next_column = (xp.minimum(at + 1, x.shape[0] - 1) for at, x in ((row, sigmas), (column, rates)))
     here, low, high = (erf(math.sqrt(0.125) / x) for x in (noise, sigmas[row], sigmas[next_row]))
-    louder = _weight(xp, here - high, low - high)
-    louder = xp.where(noise >= sigmas[-1], 0.0, louder) if sigmas.shape[0] > 1 else xp.ones_like(louder)
+    dearer = _weight(xp, here - high, low - high)
+    dearer = xp.where(noise >= sigmas[-1], 0.0, dearer) if sigmas.shape[0] > 1 else xp.ones_like(dearer)
     oftener = _weight(xp, rate - rates[column], rates[next_column] - rates[column])
     oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.ones_like(oftener)
     corners = [
         (by_noise * by_rate, i, k)
-        for by_noise, i in ((louder, row), (1.0 - louder, next_row))[: sigmas.shape[0]]
+        for by_noise, i in ((dearer, row), (1.0 - dearer, next_row))[: sigmas.shape[0]]
         for by_rate, k in ((oftener, next_column), (1.0 - oftener, column))[: rates.shape[0]]
     ]
     return good, corners

@@ -2,7 +2,7 @@
 
 The recursion of the worst case, U_b = max over c of T_c U_(b - price_c), on evenly spaced budgets and a lattice of
 losses. It need not be a bound: prices are certified against the curves that come out, whatever they are. That they are
-near the worst case of loud queries is what makes prices low.
+near the worst case of low-noise queries is what makes prices low.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_POINTS = 1024
 _CELLS = 4.5  # lattice points in a standard deviation of G
 _FINER = 8  # a lattice on which chords cost next to nothing
 _DEARER = (1.02, 1.06, 1.2, 1.6, 2.2)
-"""What the loudest query's price is multiplied by where that is better than nothing."""
+"""What the price of the query with the least noise is multiplied by where that is better than nothing."""
 _NEXT = 0.4  # the next reference's price is multiplied by this power of that, and so on
 _DEAR_GAUSSIAN = 1.3  # what G's price is multiplied by where that is better
 _APART = 1.07  # references' noise at one rate, at least
@@ -61,20 +61,20 @@ def chosen_families(
     two: bool,
     report: Callable[[int, int], object],
 ) -> list[Family]:
-    """The family of a few loud queries of a box and one small Gaussian G, or two such families on one lattice.
+    """The family of a few low-noise queries of a box and one small Gaussian G, or two such families on one lattice.
 
-    Loud queries bend curves most: how much dearer than alone they are made, and whether G is, is chosen by what a few
-    queries of the box then cost. A wide box may have two families, one for loud queries and one for the rest. All this
-    steers, and is no part of any certificate.
+    Low-noise queries bend curves most: how much dearer than alone they are made, and whether G is, is chosen by what a
+    few queries of the box then cost. A wide box may have two families, one for low-noise queries and one for the rest.
+    All this steers, and is no part of any certificate.
 
     Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
     families. ``report`` is called with the trials done and their number.
     """
     width = _mu(epsilon, delta) / fine.small
-    loud, tried = _references(sigma, rate), _tried(sigma, rate)
-    count = len(loud)
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud + tried] + [gaussian_atoms(width)]
+    low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
+    count = len(low_noise)
+    asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width)]
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried] + [gaussian_atoms(width)]
     laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
@@ -137,7 +137,7 @@ def _dearer_on(grid: LossGrid, atoms: Sequence[Ratios], finer: int) -> np.ndarra
 
 
 def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
-    """The queries whose worst case the family follows, the loudest first."""
+    """The queries whose worst case the family follows, the one with the least noise first."""
     if rate[0] == rate[1]:
         count = min(math.ceil(math.log(sigma[1] / sigma[0]) / math.log(_APART)) + 1, _MOST)
         return [(float(s), rate[0]) for s in np.geomspace(*sigma, count)]

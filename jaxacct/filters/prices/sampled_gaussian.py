@@ -57,7 +57,8 @@ def sampled_gaussian(
         progress: called as ``progress(done, total)`` while the table grows.
 
     Raises:
-        ValueError: a bad argument (named), or a box whose loudest query misses the target at once.
+        ValueError: a bad argument (named), or ranges of which the least noise at the largest rate misses the
+            target at once.
     """
     if _validate.is_traced((sigma, rate, epsilon, delta, extra)):
         raise ValueError(
@@ -83,7 +84,7 @@ def sampled_gaussian(
     noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
     if noises[0] > noises[1] or rates[0] > rates[1]:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
-    # A float32 program's queries at the loud ends of the ranges are inside.
+    # A float32 program's queries at the low-noise ends of the ranges are inside.
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most

@@ -109,8 +109,8 @@ class SampledGaussianFilter(UnitFilter):
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
         2**31 - 1, which no budget holds, for what does not fit, for what has no price and for parameters that make
-        no sense. Concrete scalar queries louder than the box and mechanisms of other kinds are priced online: their
-        own least prices are computed, in some tenths of a second.
+        no sense. Concrete scalar queries with less noise or a larger rate than the box has, and mechanisms of other
+        kinds, are priced online: their own least prices are computed, in some tenths of a second.
 
         Raises:
             ValueError: see :meth:`update`.
@@ -129,8 +129,8 @@ class SampledGaussianFilter(UnitFilter):
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars,
-            when it is priced online. A refused query leaves the state as it was.
+            ``(admitted, state)``. What has less noise or a larger rate than the box is refused, unless query and state
+            are concrete scalars, when it is priced online. A refused query leaves the state as it was.
 
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
