@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,37 +19,16 @@ from jaxacct.filters import amounts
 from jaxacct.filters.prices.family import UNITS
 from jaxacct.filters.prices.grid_table import DEAR
 
+if TYPE_CHECKING:
+    from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+
 Lines = tuple[Array, Array] | Array
 """What prices a query: its (noise, rate), or its own lines in units, shape ``(2, ..., intervals)``."""
 Part = tuple[Lines, Array]
 """The lines of a mechanism of a query, and how often it runs."""
 
 
-class PriceTable(Protocol):
-    """What of a box its look-ups need; see `SampledGaussianFilter`."""
-
-    @property
-    def prices(self) -> Array:
-        """The certified prices."""
-        ...
-
-    @property
-    def nodes(self) -> Array:
-        """The units left at which prices are known."""
-        ...
-
-    @property
-    def sigmas(self) -> Array:
-        """Noise multipliers, in exact float32 pieces."""
-        ...
-
-    @property
-    def rates(self) -> Array:
-        """Sampling rates, in exact float32 pieces."""
-        ...
-
-
-def corners_of(box: PriceTable, noise: Array, rate: Array) -> tuple[Array, list[tuple[Array, Array, Array]]]:
+def corners_of(box: SampledGaussianFilter, noise: Array, rate: Array) -> tuple[Array, list[tuple[Array, Array, Array]]]:
     """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
     xp = array_module(box, noise, rate)
     sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
@@ -75,7 +54,7 @@ def corners_of(box: PriceTable, noise: Array, rate: Array) -> tuple[Array, list[
 
 
 @hosted
-def _left_by_table(box: PriceTable, noise: Array, rate: Array, left: Array) -> Array:
+def _left_by_table(box: SampledGaussianFilter, noise: Array, rate: Array, left: Array) -> Array:
     """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
     xp = array_module(box, noise, rate, left)
     noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
@@ -83,7 +62,7 @@ def _left_by_table(box: PriceTable, noise: Array, rate: Array, left: Array) -> A
     return xp.where(good, _settled(xp, price, xp.asarray(box.nodes), left), -1).astype(np.int32)
 
 
-def _prices_of(box: PriceTable, noise: Array, rate: Array) -> tuple[Array, Callable[[int, Array], Array]]:
+def _prices_of(box: SampledGaussianFilter, noise: Array, rate: Array) -> tuple[Array, Callable[[int, Array], Array]]:
     """Whether the box covers a query, and its price at one end of an interval, infinite for none."""
     xp = array_module(box, noise, rate)
     good, corners = corners_of(box, noise, rate)
@@ -99,14 +78,14 @@ def _prices_of(box: PriceTable, noise: Array, rate: Array) -> tuple[Array, Calla
     return good, mean
 
 
-def price_halfway(box: PriceTable, parts: list[Part]) -> Array:
+def price_halfway(box: SampledGaussianFilter, parts: list[Part]) -> Array:
     """What a query costs with about half of the budget left."""
     with jax.enable_x64(True):
         return sum(_halfway(box, lines, runs) for lines, runs in parts)
 
 
 @hosted
-def _halfway(box: PriceTable, lines: Lines, runs: Array) -> Array:
+def _halfway(box: SampledGaussianFilter, lines: Lines, runs: Array) -> Array:
     xp = array_module(box, lines, runs)
     interval = int(0.7 * box.nodes.shape[0])  # intervals are as long as the root of the budget
     if isinstance(lines, tuple):
@@ -175,7 +154,7 @@ def _settled(xp: ModuleType, price: Callable[[int, Array], Array], nodes: Array,
     return xp.where(fits, after, -1.0)
 
 
-def left_after(box: PriceTable, parts: list[Part], left: Array) -> Array:
+def left_after(box: SampledGaussianFilter, parts: list[Part], left: Array) -> Array:
     """The units left after the parts of a query, one after the other; negative where they do not fit."""
     with jax.enable_x64(True):
         alone = len(parts) == 1 and _once(parts[0][1])
@@ -190,7 +169,7 @@ def _once(runs: Array) -> bool:
     return not _validate.is_traced(runs) and np.ndim(runs) == 0 and float(runs) == 1.0
 
 
-def _left_by_runs(box: PriceTable, lines: Lines, runs: Array, left: Array) -> Array:
+def _left_by_runs(box: SampledGaussianFilter, lines: Lines, runs: Array, left: Array) -> Array:
     """The units left after so many runs of one part; -1 where they do not fit."""
 
     def run(left: Array) -> Array:
@@ -217,7 +196,7 @@ def _left_by_runs(box: PriceTable, lines: Lines, runs: Array, left: Array) -> Ar
 
 
 @jax.jit
-def _left_by_parts(box: PriceTable, parts: list[Part], left: Array) -> Array:
+def _left_by_parts(box: SampledGaussianFilter, parts: list[Part], left: Array) -> Array:
     """`left_after` for several sampled Gaussians: one program for all of them."""
     shape = np.broadcast_shapes(*(np.shape(x) for x in jax.tree.leaves((parts, left))))
     noise, rate, runs = (
