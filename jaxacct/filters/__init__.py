@@ -56,7 +56,7 @@ from jaxacct.filters.lowering import lower_budget
 from jaxacct.filters.marks import check_state
 from jaxacct.filters.odometer import odometer
 from jaxacct.filters.prices.entries import gaussian_menu
-from jaxacct.filters.prices.menu import menu
+from jaxacct.filters.prices.menu import constant_schedules, menu
 from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
 from jaxacct.filters.prices.units import MenuState as MenuState
 from jaxacct.filters.reasons import Reason, sentence
@@ -75,6 +75,7 @@ __all__ = [
     "approximate_zcdp",
     "check_residue",
     "check_state",
+    "constant_schedules",
     "for_target",
     "gaussian_menu",
     "gdp",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, RenyiDP, adversary, expost, filters
-from jaxacct.filters.prices.menu import constant_schedules
 from tests.contract import filter_cases as cases
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
@@ -90,8 +89,8 @@ CASES = {
     "filters.check_residue": case(
         filters.check_residue, before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9
     ),
-    "constant_schedules": lambda: Case(
-        constant_schedules,
+    "filters.constant_schedules": lambda: Case(
+        filters.constant_schedules,
         {"filter": menu(), "mechanisms": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
         words=("mechanism",),
     ),
@@ -199,7 +198,7 @@ CASES = {
 }
 # What compiles anew for many values, or plays for long, is for the slow tests.
 DEAR = {
-    "expost.compose_until", "constant_schedules", "filters.halting_scan", "filters.residue",
+    "expost.compose_until", "filters.constant_schedules", "filters.halting_scan", "filters.residue",
     "expost.reduction.brownian_step",
     "expost.release_until",
     "adversary.adaptive_choice", "adversary.Rule.of_counts", "adversary.worst_case", "adversary.residue_condition",

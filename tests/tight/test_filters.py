@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters.prices.menu import constant_schedules
 from jaxacct.losses.renyi.zcdp import zcdp_epsilon
 
 
@@ -18,7 +17,7 @@ def number(pieces):
 def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
     menu = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=2)
     ledger = filters.menu(menu, epsilon=1.5, delta=1e-3, points=2048)
-    bounds = constant_schedules(ledger, menu, 1e-3)
+    bounds = filters.constant_schedules(ledger, menu, 1e-3)
     claimed = float(ledger.guarantee.epsilon(1e-3))
     assert bounds.lower.max() <= claimed <= 1.5
     assert claimed <= bounds.lower.max() * 1.07  # some tens of runs, of which only whole ones count
