@@ -68,7 +68,7 @@ class Lab:
     """A data set and a filter with one ledger for each example."""
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
-        data = training.load(name, folder)
+        data = training.demo.load_data(name, folder)
         self.x, self.y, self.classes = features(data.train_x), jnp.asarray(data.train_y), data.classes
         self.held_x, self.held_y = features(data.test_x), jnp.asarray(data.test_y)
         self.mu = largest_mu(EPSILON[name])

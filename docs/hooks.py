@@ -45,11 +45,13 @@ ROOMS = (
     "papers",
     "losses",
     "training",
+    "testing",
     "audit",
     "attacks",
     "plotting",
     "interop",
     "ledger",
+    "release",
 )
 # Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {
@@ -59,6 +61,7 @@ MODULES = {
     ),
     "expost": ("definitions", "reduction", "scales", "exact"),
     "ledger": ("errors",),
+    "training": ("schedules", "demo"),
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 

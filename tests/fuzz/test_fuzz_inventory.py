@@ -25,7 +25,7 @@ FUZZED = {name for table in TABLES for name in table.CASES}
 ROOMS = (
     "", "mechanisms", "filters", "adversary", "audit", "expost", "training", "ledger", "accounting.calibration",
     "accounting.noise_planning", "interop",
-    "plotting",
+    "plotting", "release",
 )  # fmt: skip
 RESULT = "what a function returns; nobody calls it"
 PROTOCOL = "a protocol"
@@ -42,23 +42,15 @@ EXCUSED = {
     "Bounds": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
-    "filters.sampled_gaussian": TABLE, "filters.Reason": "numbers with names",
-    "training.Sampler": RESULT, "training.sampler": SAMPLERS,
-    "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
+    "filters.sampled_gaussian": TABLE, "filters.Reason": "numbers with names", "training.sampler": SAMPLERS,
     "plotting.samplers": "accounts for six samplers at every noise, for seconds",
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.PureExPost": "takes nothing",
-    **{
-        f"training.{name}": RESULT
-        for name in (
-            "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "LevelsFilter", "Outcome", "ReleasedValues", "RootKeys", "Rounds", "Sample", "Schedule",
-            "ShardedExamples", "SplitStep", "StepKeys", "StepRecord", "StepReport", "TrainState",
-        )
-    },
-    **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},
+    **{f"training.{name}": RESULT for name in ("RootKeys", "StepReport", "TrainState")},
+    "training.durable_run": FILE,
     "training.fresh_keys": "takes nothing",
-    "ledger.Ledger": FILE, "ledger.register": "takes a class",
+    "training.secure_keys": "takes nothing",
+    "ledger.Ledger": FILE, "ledger.register": "takes a class", "release.Released": RESULT,
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
     "interop.FilteredConfig": "for jax_privacy's trainer", "interop.stop_when_spent": "a callback",
     "interop.UnreadableEvent": ERROR, "interop.mechanism_of_selection": "takes a strategy of jax_privacy",
