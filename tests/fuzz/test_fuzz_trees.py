@@ -11,7 +11,7 @@ import optax
 import pytest
 from flax import nnx
 
-from jaxacct import Gaussian, filters, training
+from jaxacct import Gaussian, filters, testing, training
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
 KEY, KEYS = jax.random.key(0), training.seeded_keys(1)
@@ -252,6 +252,9 @@ CASES = {
     "with_accuracy": lambda: Case(lambda accuracy: state().with_accuracy(accuracy), {"accuracy": 0.5}),
 }
 CASES = {f"training.{name}": make for name, make in CASES.items()}
+CASES["testing.neighbours"] = case(
+    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove", null=None
+)
 DEAR = {
     "training.add_clipped", "training.clipped_gradient_sum", "training.filtered_aggregate.update",
     "training.fit_until_accurate", "training.noisy_gradient",
@@ -264,9 +267,9 @@ QUICK = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*(f"training.{name}" for name in QUICK), "testing.neighbours"])
 def test_training_names_what_is_wrong(name):
-    fuzz(CASES[f"training.{name}"](), [*VALUES[:30], *TREES])
+    fuzz(CASES[name](), [*VALUES[:30], *TREES])
 
 
 def test_functions_of_the_caller_raise_and_are_named_where_they_return_nonsense():
