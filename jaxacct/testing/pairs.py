@@ -42,9 +42,8 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
         ValueError: another relation, no ``null`` where it is needed, leaves of different lengths.
     """
     _validate.one_of(RELATIONS, relation=relation)
+    _validate.real_arrays(data=data)
     data = jax.tree.map(np.asarray, data)
-    if any(leaf.dtype.hasobject or leaf.dtype.kind in "SU" for leaf in jax.tree.leaves(data)):
-        raise ValueError(f"data must hold arrays of numbers, got {_validate.shown(data)}")
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or min(lengths) < 2:
         raise ValueError(f"data must hold arrays of one length above 1, got lengths {sorted(lengths)}")
