@@ -28,19 +28,6 @@ def test_the_least_of_a_parabola_is_at_its_vertex_or_an_end():
     np.testing.assert_allclose(found, truth, rtol=0, atol=1e-14)
 
 
-def test_nodes_lie_one_apart_and_then_two_and_blocks_give_them_back():
-    for atoms in (2, 50, 10_000):
-        nodes, centres, offsets = solver._pattern(atoms)
-        half = nodes.size // 2
-        assert half % 8 == 0
-        assert 80 <= half <= 256
-        assert half * atoms * 2 <= 2**14 or half == 80
-        steps = np.diff(nodes)
-        assert (steps[:half] == 1).all()
-        assert (steps[half:] == 2).all()
-        assert np.array_equal((centres[..., None] + offsets[:, None]).reshape(-1), nodes)
-
-
 @jax.enable_x64(True)
 def test_the_law_of_what_is_left_is_that_of_the_documented_formula_and_falls_from_its_turn_on():
     law = jax.jit(solver._law)
@@ -133,24 +120,6 @@ def test_the_bound_on_a_cell_is_below_the_least_value_there_and_near_it(doubt):
         bound = np.asarray(jax.jit(solver._on_cells)(*given))
         assert np.all(bound <= least + 1e-7)
         assert np.all(bound >= least - 2e-3 - 2 * doubt)
-
-
-@jax.enable_x64(True)
-def test_the_bound_on_a_cell_stands_wherever_in_it_the_least_value_lies():
-    density = lambda s: np.exp(-0.5 * ((s - MU**2 / 2) / MU) ** 2) / (MU * np.sqrt(2 * np.pi))  # noqa: E731
-    bound = jax.jit(solver._on_cells)
-    for first in (0.0, 0.8, 2.5):
-        t = np.array([first, first + 0.5])
-        for height, turn in ((1.0, 0.2), (1.0, 0.6), (1.0, 0.97), (-1.0, 0.4), (-1.0, 1.0)):
-            x = np.linspace(0.0, np.expm1(0.5), 4001)
-            middle = 0.5 * (x[1:] + x[:-1])
-            bend = height * density(first + np.log1p(middle)) / (1 + middle) ** 2 * np.diff(x)
-            rises = np.append(0.0, np.cumsum(bend))
-            rises -= rises[round(turn * 4000)]
-            curve = 0.1 + np.append(0.0, np.cumsum(0.5 * (rises[1:] + rises[:-1]) * np.diff(x)))
-            slope = -rises[[0, -1]] * [1.0, np.exp(0.5)]
-            found = float(bound(curve[[0, -1]], slope, np.zeros(2), np.full(2, height), density(t), np.diff(t))[0])
-            assert curve.min() - 0.03 <= found <= curve.min() + 1e-7
 
 
 @jax.enable_x64(True)

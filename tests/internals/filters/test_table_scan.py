@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import LossGrid
 from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.laws import MenuLaws
 
 SIZE, BELOW, ABOVE, N = 9, 2, 3, 16
 RNG = np.random.default_rng(11)
@@ -68,54 +66,3 @@ def test_the_scan_takes_the_largest_of_what_every_query_asks_at_every_node(error
     assert int(carry.level) == 256
     # Another stretch goes on where this one ended.
     np.testing.assert_allclose(_budget_table._levels(carry, rows, N)[1][:44], wanted[256:], rtol=1e-10)
-
-
-def test_between_two_nodes_the_curve_is_on_the_line_rounded_up_and_the_last_that_fits_is_found():
-    low, high = RNG.uniform(0.0, 1.0, (2, 40))
-    for units in range(9):
-        exact = np.longdouble(low) * (9 - units) / 9 + np.longdouble(high) * units / 9
-        found = _budget_table._between(low, high, 9, units)
-        assert np.all(found >= exact)
-        assert np.all(found <= exact * (1 + 2.0**-48))
-    for last in range(9):
-        asked = []
-        assert (
-            _budget_table._last(lambda n, asked=asked: asked.append(n) or n, lambda n, last=last: n <= last, 9) == last
-        )
-        assert all(0 < n < 9 for n in asked)
-        assert len(asked) <= 4
-    whole, share = _budget_table.prices_in_nodes(np.array([8, 9, 10, 16, 17]), 8)
-    assert whole.tolist() == [1, 2, 2, 2, 3]
-    assert whole.dtype == np.int32
-    assert share.tolist() == [1.0, 0.125, 0.25, 1.0, 0.125]
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_the_budget_is_the_largest_whole_one_that_meets_the_target_and_is_cut_at_the_most(monkeypatch, keep):
-    # Curves that rise by one a node, of one point; a budget of b units has the value b / 5.
-    grid, node = LossGrid(0.25, 0, 1), 5
-    laws = MenuLaws(grid, np.full((1, 3), 0.1), np.zeros((1, 1)), 1, 1)
-
-    def levels(carry, rows, n):
-        start = int(carry.level)
-        curves = np.arange(start + 1, start + 257, dtype=float)[:, None]
-        return carry._replace(level=start + 256, curve=jnp.asarray(curves[-1])), curves
-
-    monkeypatch.setattr(_budget_table, "_levels", levels)
-    seen = []
-    for limit, most, wanted in (
-        (3.35, 10**6, 16), (0.99, 10**6, 4), (255.9, 10**6, 1279), (256.0 + 1e-9, 10**6, 1280), (600.15, 10**6, 3000),
-        (700.0, 2600, 2600), (3.35, 11, 11), (256.5, 1280, 1280), (300.0, 1282, 1282),
-    ):  # fmt: skip
-        met = lambda curve, limit=limit: bool(curve[0] <= limit + 1e-9)  # noqa: E731
-        table = _budget_table.budget_table(laws, np.array([7]), node, met, most, seen.append, keep)
-        assert table.budget == wanted, (limit, most)
-        assert table.excess[0] >= wanted / node
-        assert met(table.excess * (1 - 1e-12))
-        if keep:
-            assert table.curves[:, 0].tolist() == list(range(table.curves.shape[0]))
-            assert table.curves.shape[0] - 1 >= table.budget / node
-            assert table.curves.shape[0] <= table.budget // node + 2 or table.budget == most
-        else:
-            assert table.curves is None
-    assert all(n >= 0 for n in seen)

@@ -6,17 +6,13 @@ from fractions import Fraction as F
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-import jaxacct
 from jaxacct._numerics.rows import Row
 from jaxacct.losses.engines.fallback_bounds import capped
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
 LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
-LEAKY = finite.compose(finite.randomized_response(2), finite.failing("1/1000"))
 STEPS = 3
 TOTAL = STEPS * np.log(8.0)
 
@@ -86,41 +82,3 @@ def test_epsilons_of_a_finite_law():
     lower, upper = bounds("epsilon", table(LAW), goals, (1.0, 7.0))
     assert np.all(upper == 7.0)
     assert np.all((lower >= 1.0) & (lower <= inside))
-
-
-def test_losses_that_may_be_infinite_are_seen_by_the_event_that_some_run_has_one():
-    truth_law = finite.compose(*[LEAKY] * STEPS)
-    at = np.array([1.0, 3.0, 10.0])
-    truth = np.array([float(finite.hockey_stick(truth_law, F(float(np.exp(e))))) for e in at])
-    for off_p, off_q, room in ((0, 0, 1e-9), (1e-4, 1e-4, 3e-4), (-1e-4, -1e-4, 3e-4), (-1e-4, 1e-4, 3e-4)):
-        lower, upper = bounds("delta", table(LEAKY, off_p, off_q), at)
-        assert np.all((lower <= truth) & (truth <= upper))
-        # Beyond all losses but the infinite one the event has its probability, and next to nothing under Q.
-        assert 1 - lower[-1] / truth[-1] <= room
-        goal = np.array([0.1, 0.2])
-        low, _ = bounds("epsilon", table(LEAKY, off_p, off_q), goal)
-        # P(some loss is log 2) = 1 - (1 - p)^3, under Q likewise.
-        p, q = (1 - (1 - x) ** STEPS for x in (0.667, 0.333))
-        known = np.log((p - goal) / q)
-        assert np.all(low >= known - 4 * room)
-        reached = [float(finite.hockey_stick(truth_law, F(float(np.exp(e))))) for e in low]
-        assert np.all(reached >= goal)
-    low, high = bounds("epsilon", table(LEAKY), np.array([2e-3, 1e-2]))
-    assert low[0] > 200  # any epsilon is too small: the only bound on Q there is what underflow may hide
-    assert low[1] <= 3 * np.log(2)
-    assert np.all(high == np.inf)
-
-
-@pytest.mark.slow
-def test_sampled_gaussians_are_no_worse_than_without_sampling():
-    group = GaussianPair(*(np.full(1, x) for x in (2.0, 0.5, 0.0)))
-    at = np.array([0.0, 0.5, 3.0])
-    _, upper = bounds("delta", group, at)
-    whole = np.asarray(jaxacct.mechanisms.pairs.gaussian_curve.gdp_delta(STEPS**0.5 / 2.0, at))
-    assert np.all(upper >= jaxacct.delta(jaxacct.PoissonSampled(jaxacct.Gaussian(2.0), 0.5), at, steps=STEPS).lower)
-    assert np.all(upper <= whole * (1 + 1e-9))
-    np.testing.assert_allclose(upper[1:], whole[1:], rtol=1e-9)
-    _, high = bounds("epsilon", group, np.array([1e-3, 1e-30]))
-    known = np.asarray(jaxacct.mechanisms.pairs.gaussian_curve.gdp_epsilon(STEPS**0.5 / 2.0, np.array([1e-3, 1e-30])))
-    assert np.all(high >= known * (1 - 1e-13))
-    np.testing.assert_allclose(high, known, rtol=1e-9)

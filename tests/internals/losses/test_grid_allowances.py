@@ -8,16 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid
-from jaxacct._numerics.rows import Row
+from jaxacct import LossGrid
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.profile import excess_at
-from jaxacct.losses.engines import one_run as single
-from jaxacct.mechanisms import laplace
 from jaxacct.mechanisms.pairs.base import Tails
-from jaxacct.mechanisms.pairs.one_parameter import delta_of, epsilon_of
-from jaxacct.mechanisms.pairs.table import TablePair
 from tests.allowances import Long, allowed, needs_long_double
 from tests.losses.test_grid_allowances import GRIDS, UNIT, around
 
@@ -53,46 +48,6 @@ def test_excess_between_the_points_of_a_grid(bound, sign):
         wide = np.abs(np.diff(np.concatenate([[e[0] * np.exp(-h)], e, e[-1:]])))
         steep = np.maximum(np.maximum(wide[c], wide[c + 1]), wide[c + 2])
         assert np.all((gap <= 1.15 * (steep * moved + 8 * UNIT * np.maximum(e[c], e[c + 1])))[near])
-
-
-@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
-def test_moments_tilts_and_mirrors(bound, sign):
-    rng = np.random.default_rng(6)
-    for grid in (LossGrid(3.0, -6, 13),):
-        n, masses = grid.size, rng.dirichlet(np.full(grid.size, 0.3))
-        masses[rng.integers(n)] = 0.0
-        law = PLD.from_masses(masses, grid, bound=bound)  # moments are of the finite losses
-        losses, held = (grid.lowest + np.arange(n)) * Long(grid.spacing), masses > 0
-        log_masses = np.log(Long(np.where(held, masses, 1.0)))
-        for theta in (0.0, 0.5, 7.0, 30.0):
-            terms = np.where(held, theta * losses + log_masses, -np.inf)
-            truth = np.log(np.exp(terms - terms.max()).sum()) + terms.max()
-            size = np.max(4 * UNIT * (4 + np.where(held, np.abs(terms), 0.0)))
-            room = size + 8 * UNIT * theta * np.abs(losses).max() + UNIT * (4 * n + 16) + 4 * UNIT * np.abs(truth)
-            allowed(sign * (law.log_moment(theta) - truth), room, 0.9, 1.1)
-            made = Long(law.tilt(theta).masses)
-            exponent = terms - truth
-            seen = held & (exponent > -600)
-            error = 4 * UNIT * (4 + theta * np.abs(losses) + np.abs(log_masses) + np.abs(truth) + np.abs(exponent))
-            allowed((sign * (made[seen] / np.exp(exponent[seen]) - 1)), (error + room)[seen], 0.9, 1.1)
-            assert np.all(made[~held] == 0)
-        height = rng.random(n) * np.exp(np.minimum(grid.losses, 0.0))
-        mirrored = np.asarray(conversions.reflected(jnp.asarray(height), grid, bound))
-        truth = (height * np.exp(-losses))[::-1]
-        allowed(sign * (mirrored / truth - 1), (4 * UNIT * (1 + np.abs(losses)))[::-1], 0.6, 1.4)
-        to = LossGrid(grid.spacing, grid.lowest - 3, n + 3)
-        longer = np.asarray(conversions.moved(jnp.asarray(height), grid, to, bound))
-        truth = height[0] * np.exp(Long(grid.spacing) * np.arange(-3, 0))
-        allowed(sign * (longer[:3] / truth - 1), 8 * UNIT * (1 + np.abs(to.losses[:3])), 0.8, 1.2)
-        np.testing.assert_array_equal(longer[3:], height)
-        # A shorter range keeps the slope at 0 and the height at infinity, from below.
-        shorter = np.asarray(conversions.moved(jnp.asarray(height), grid, LossGrid(grid.spacing, -4, 9), bound))
-        np.testing.assert_array_equal(shorter[1:-1], height[3:-3])
-        slope = height[0] * np.exp(2 * Long(grid.spacing))
-        ends = (height[2], height[-3]) if bound == "upper" else (min(height[2], slope), height[-1])
-        assert shorter[-1] == ends[1]
-        assert abs(shorter[0] / ends[0] - 1) <= 9 * UNIT * (1 + 2 * grid.spacing)
-        assert sign * (shorter[0] - ends[0]) >= 0
 
 
 @pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
@@ -166,51 +121,3 @@ def test_nodes_of_curves_are_charged_the_errors_of_their_tails():
             seen = chosen > 0
             allowed((chosen - found[1:-1])[seen], room[seen], 0.85, 1.15)
             assert np.all(found[1:-1][~seen] == 0)
-
-
-def test_one_run_is_charged_the_rounding_of_its_exponential():
-    """A single outcome of loss 1e-9 beyond epsilon, or 5: what is left of P's mass is a difference."""
-    for beyond in (1e-3, 5.0):
-        for epsilon in (0.3, 20.0, 400.0, 660.0):
-            loss = epsilon + beyond
-            q = float(np.exp(-Long(loss)) * 0.5)
-            pair = TablePair(Row(np.array([-1.0, loss])), Row(np.array([0.5, 0.5])), Row(np.array([0.9, q])),
-                             np.float64(0.0), np.float64(0.0))  # fmt: skip
-            found = single._from_tails(pair, np.array([epsilon]), np.array(np.inf), np.zeros(()))
-            (lower,), (upper,) = (x.tolist() for x in found)
-            scaled = np.exp(Long(epsilon) + np.log(Long(q)))
-            truth, error = 0.5 - scaled, UNIT / 2 * 6  # of two outcomes
-            slack = 2 * (error + 2.0**-50 * (1 + epsilon - np.log(q))) * (0.5 + scaled)
-            moved = 2 * np.expm1(2.0**-50 * epsilon) * 0.5
-            allowed(truth - lower, slack, 0.8, 1.2)
-            allowed(upper - truth, slack + moved, 0.8, 1.2)
-
-
-def test_the_largest_loss_of_laplace_noise_is_rounded_up():
-    """At an order of 1e18 the divergence is the ratio itself, but for 1e-18."""
-    rng = np.random.default_rng(10)
-    scale, shift = rng.uniform(0.5, 2.0, (2, 300))
-    found = np.asarray(laplace._divergence(scale, shift, 1e18))
-    units = np.asarray((found / (Long(shift) / scale) - 1) / UNIT, float)
-    assert units.min() >= 2
-    assert units.max() <= 6
-
-
-def test_parameters_that_are_none_give_no_guarantee():
-    """Of every one-parameter family: 0 is perfect privacy; what is negative, infinite or no number is none."""
-    bad = [-1.0, np.nan, np.inf]
-    delta = jax.jit(lambda p, e: delta_of(p, e, lambda p, e: -p - e))
-    rows = [(p, e, 1.0) for p in bad for e in (0.0, 1.0, np.inf)]
-    rows += [(p, e, 1.0) for p in (0.0, 2.0) for e in (-1.0, np.nan)]
-    rows += [(0.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, np.inf, 0.0), (2.0, np.inf, 0.0)]
-    rows += [(1.0, 0.0, np.exp(-1)), (1.0, 1.0, np.exp(-2)), (2.0, 1e3, np.finfo(float).tiny)]
-    p, e, truth = np.array(rows).T
-    np.testing.assert_allclose(delta(p, e), truth, rtol=1e-14)
-    assert np.all(np.asarray(delta(p, e))[-3:-1] >= np.exp(-Long([1.0, 2.0])))
-    epsilon = jax.jit(lambda p, d: epsilon_of(p, d, lambda p, log: p - log))
-    rows = [(p, d, np.inf) for p in bad[:2] for d in (0.0, 0.5, 1.0, np.nan)] + [(np.inf, 0.5, np.inf)]
-    rows += [(2.0, d, np.inf) for d in (0.0, -0.5, np.nan)] + [(0.0, d, np.inf) for d in (-0.5, np.nan)]
-    rows += [(0.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 1.0, 0.0), (2.0, 1.0, 0.0), (0.5, 1.5, 0.0)]
-    rows += [(1.0, 0.5, 1 - np.log(0.5)), (1.0, 1 - 2.0**-53, 1.0)]
-    p, d, truth = np.array(rows).T
-    np.testing.assert_allclose(epsilon(p, d), truth, rtol=1e-14)
