@@ -218,15 +218,6 @@ def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
     assert np.all(profile.hockey_stick([0.0, 0.5]) >= bounds.lower)
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="family must have at least one member"):
-        natural_filter_cost(GDP(1.0), [], 2)
-    with pytest.raises(ValueError, match=r"tolerance must be .* got -1"):
-        natural_filter_cost(GDP(1.0), [GDP(0.5)], 2, tolerance=-1)
-    with pytest.raises(ValueError, match="query must be an index"):
-        natural_residue(GDP(1.0), 2, [response(2)], 2)
-
-
 def test_a_gaussian_budget_is_broken_by_randomized_response():
     family = [response(1.5), response(2), response(2.4)]
     free = is_free(GDP(1.1132672423), family, 3)

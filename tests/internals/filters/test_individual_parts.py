@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,34 +17,6 @@ approximate = importlib.import_module("jaxacct.filters.accounts.approximate_gdp"
 units = importlib.import_module("jaxacct.filters.accounts.units")
 RNG = np.random.default_rng(4)
 WHOLE = 2**30
-
-
-def test_an_example_pays_what_fits_and_its_last_step_is_marked_and_never_too_much(monkeypatch):
-    spent = np.array([0, 1, 5, 2**29, WHOLE - 2**23, WHOLE - 5, WHOLE - 1, WHOLE])
-    spent = np.repeat(spent, 8)
-    left = WHOLE - spent
-    units = np.ravel([[1, n, n - 1, n + 1, n * (1 - 2.0**-21), n * (1 + 2.0**-23), 2 * n, np.inf] for n in left[::8]])
-    units = np.maximum(np.floor(units), 1.0).astype(np.float32)
-    words = np.where(spent == WHOLE, WHOLE + 7, spent).astype(np.int32)
-    monkeypatch.setattr(approximate, "_units", lambda *_: jnp.array(units))
-    ledger = SimpleNamespace(common=SimpleNamespace(regime="small"), examples=units.size)
-    with jax.enable_x64(True):
-        charged = approximate.IndividualApproximateGDPFilter._charged
-        step = jax.jit(lambda norms: charged(ledger, (1.0, 1.0, 0.1), norms, words))
-        after = step(np.ones(units.size))
-        nothing = step(np.resize([0.0, np.inf, np.nan, -1.0], units.size))
-    assert after.dtype == jnp.int32
-    for n, pay, word in zip(spent.tolist(), units.tolist(), np.asarray(after), strict=True):
-        last, paid = bool(word & WHOLE), int(word) & (WHOLE - 1)
-        assert bool(word < 0) == (n < WHOLE)
-        if n == WHOLE:
-            assert word == WHOLE
-        elif last:
-            assert paid == n
-            assert pay > (WHOLE - n) * (1 - 2.0**-21)
-        else:
-            assert paid == n + pay < WHOLE
-    assert np.array_equal(nothing, spent)
 
 
 @jax.enable_x64(True)

@@ -94,27 +94,6 @@ def hockey_stick(pair, losses):
     return p_above - np.exp(losses) * q_above
 
 
-def test_mixture_tails_keep_their_digits_far_out():
-    pair = pair_of(MIXTURE, "remove")
-    losses = np.array([5.0, 20.0, 60.0])
-    found = tails_of(pair, losses)
-    with mp.workdps(40):
-        sigma = mp.mpf(0.9)
-        shifts, weights = [mp.mpf(x) for x in MIXTURE.sensitivities], [mp.mpf(x) for x in MIXTURE.weights]
-
-        def ratio(x):
-            terms = [w * mp.e ** ((s * x - s * s / 2) / sigma**2) for s, w in zip(shifts, weights, strict=True)]
-            return mp.log(mp.fsum(terms))
-
-        for i, loss in enumerate(losses):
-            x = mp.findroot(lambda x, loss=loss: ratio(x) - loss, loss * 0.9**2 / 2.5 + 2)
-            p = mp.fsum(w * mp.erfc((x - s) / sigma / mp.sqrt(2)) / 2 for s, w in zip(shifts, weights, strict=True))
-            q = mp.erfc(x / sigma / mp.sqrt(2)) / 2
-            # Relative to what moving the loss by a few roundoffs does.
-            assert found.p_above[i] == pytest.approx(float(p), rel=1e-11)
-            assert found.q_above[i] == pytest.approx(float(q), rel=1e-11)
-
-
 def test_tiny_rates_lose_no_digits():
     rate, scale = 1e-10, 1.0
     losses = np.array([-0.5 * rate, 0.3 * rate, rate])  # losses of remove lie within rate * expm1(+-1)
