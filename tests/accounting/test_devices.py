@@ -86,15 +86,6 @@ def test_progress_ends_at_the_total():
     assert np.all(total == SIGMAS.size)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"precision": "float16"}, "precision must be one of .*'float16'"), ({"devices": []}, "devices must .* none")],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        jaxacct.epsilon(_step(), 1e-5, steps=1000, **options)
-
-
 def test_options_are_for_calls_outside_a_trace():
     import jax
 

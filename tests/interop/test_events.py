@@ -167,13 +167,6 @@ def test_what_has_no_analysis_is_refused_with_a_sentence(event, relation, reason
     assert isinstance(caught.value.event, e.DpEvent)
 
 
-def test_only_events_and_relations_are_accepted():
-    with pytest.raises(TypeError, match="DpEvent"):
-        interop.from_dp_event("gaussian")
-    with pytest.raises(ValueError, match="relation"):
-        interop.from_dp_event(GAUSSIAN, "remove")
-
-
 def test_long_mixtures_that_print_alike_are_two_parts():
     weights, quiet = np.full(2048, 2.0**-11), np.full(2048, 0.1)
     loud = np.where((np.arange(2048) < 3) | (np.arange(2048) > 2044), quiet, 5.0)

@@ -126,15 +126,6 @@ def test_failures_of_approximate_dp_join_in():
     assert high - low <= 1e-12 * high
 
 
-def test_a_batch_reports_how_far_it_is():
-    told = []
-    mechanism = RandomizedResponse(np.linspace(0.1, 1.0, 150))
-    jaxacct.delta(mechanism, 0.5, steps=12, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (300, 300) or told[-1] == (150, 150)
-    assert len(told) >= 3
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
 def test_a_delta_of_1e_305_has_an_epsilon_below_the_largest_sum():
     """Once 1e-300 stood for smaller differences P(A) - delta, and the lower bound was the largest sum itself."""
     a, b = math.sqrt(2e-305), math.sqrt(2e-305) * math.exp(-2.5)

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxacct import Gaussian, filters
-from jaxacct.filters import amounts
-from jaxacct.filters.additive.renyi import RenyiFilter
 
 
 def units(state) -> int:
@@ -24,23 +22,13 @@ def share(state) -> Fraction:
     return Fraction(units(state), 1 << 88)
 
 
-@pytest.fixture(scope="module")
-def ledger():
-    """Divergences against a budget of exactly rho (a Rényi filter built around it)."""
-
-    def make(rho):
-        return RenyiFilter(amounts.split(rho), 8.0)
-
-    return make
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     budget=st.floats(1e-12, 1e12),
     shares=st.lists(st.floats(1e-30, 0.3) | st.floats(1e-3, 0.3), min_size=1, max_size=12),
 )
 def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
-    ledger = RenyiFilter(amounts.split(budget), 8.0)
+    ledger = filters.zcdp(budget)
     state, truth = ledger.init(), Fraction(0)
     limit = Fraction(budget) * (1 + Fraction(1, 1 << 40))
     for s in shares:
@@ -57,28 +45,6 @@ def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
         else:
             assert truth + Fraction(cost) > Fraction(budget) * (1 - Fraction(1, 1 << 45))
             assert units(after) == units(state)
-
-
-@pytest.mark.parametrize(
-    "make", [lambda ledger: ledger(1.0), lambda _: filters.pure_dp(1.0), lambda _: filters.zcdp(1.0)]
-)
-def test_a_billion_additions_of_a_billionth_arrive(ledger, make):
-    ledger = make(ledger)
-    with jax.enable_x64(True):
-        cost = jnp.float64(1e-9)
-    _, once = ledger.update(cost, ledger.init())
-    # A million steps are really taken; a ledger is a counter, so what a thousand million do follows exactly.
-    end, admitted = jax.jit(
-        lambda f: jax.lax.scan(lambda s, _: f.update(cost, s)[::-1], f.init(), None, length=1_000_000)
-    )(ledger)
-    assert admitted.all()
-    assert units(end) == 1_000_000 * units(once)
-    nearly = units(once) * (10**9 - 1)
-    words = jnp.array([nearly >> 64, nearly >> 32 & 0xFFFFFFFF, nearly & 0xFFFFFFFF], jnp.uint32)
-    state = ledger.init()._replace(words=words)
-    admitted, state = ledger.update(cost, state)
-    assert admitted
-    assert not ledger.update(cost, state)[0]
 
 
 def test_a_cost_that_float32_would_absorb_is_counted():
@@ -128,20 +94,3 @@ def test_what_remains_can_be_spent_and_nothing_after_it():
         assert admitted
         assert float(ledger.remaining(state)) < 1e-5
         assert not ledger.update(1e-4, state)[0]
-
-
-def test_budgets_cross_a_float32_program_without_losing_a_bit():
-    values = np.array([0.1, np.pi, 1e-18, 1e30, 1 / 3, np.nextafter(1.0, 2.0), 7e-7])
-    pieces = jax.jit(lambda p: p)(amounts.split(values))
-    assert pieces.dtype == jnp.float32
-    with jax.enable_x64(True):
-        assert np.asarray(amounts.join(pieces)).tolist() == values.tolist()
-
-
-def test_rounding_to_the_callers_type_is_outward():
-    with jax.enable_x64(True):
-        values = jnp.array([0.1, 1 / 3, 2.0, 1e-9, 0.0])
-        up, down = amounts.outward(values, "float32", up=True), amounts.outward(values, "float32", up=False)
-        assert bool(jnp.all(up.astype(jnp.float64) >= values))
-        assert bool(jnp.all(down.astype(jnp.float64) <= values))
-        assert bool(jnp.all(up - down <= 2.0**-23 * values))
