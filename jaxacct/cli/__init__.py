@@ -25,9 +25,10 @@ _COMMANDS = {
     "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
     "ledger": ("jaxacct.cli.ledger", "ledger", "Keep a privacy budget on disk that several processes draw on."),
     "plot": ("jaxacct.cli.plot", "plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
-    "statement": ("jaxacct.cli.statement", "statement", "Say in words what a DP-SGD run guarantees."),
+    "statement": ("jaxacct.cli.statement", "statement", "Say in words what a run, a ledger or a plan guarantees."),
     "sweep": ("jaxacct.cli.sweep", "sweep", "Tabulate epsilon, delta or noise over many settings."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
+    "verify": ("jaxacct.cli.verify", "verify", "Check what a run, a ledger or a statement says."),
 }
 
 

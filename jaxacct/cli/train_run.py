@@ -33,11 +33,13 @@ def run(
     durable: dict[str, Any] | None,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Plans the budget, trains, and writes the report into ``folder``.
 
     ``settings`` are the options of the run, as the report lists them; ``interrupted`` says whether Ctrl-C was pressed;
-    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints.
+    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints; ``verbose``
+    also prints the epsilons that are not to be reported.
     """
     cache_compilations()
     with plain_errors():
@@ -82,7 +84,7 @@ def run(
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
     # An adaptive run may find that it can afford more steps than planned.
     most = settings["steps"] * (4 if schedule.is_adaptive else 1)
-    with contextlib.ExitStack() as open_run, plain_errors() if durable else contextlib.nullcontext():
+    with contextlib.ExitStack() as open_run, plain_errors():
         durably = None
         if durable is not None:
             agreed = settings | {"data": data, "seeded": seed is not None}  # the seed is on no disk
@@ -123,15 +125,17 @@ def run(
         )
         if durably is not None:
             durably.save(outcome.state)
-    report = training.make_report(
-        outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
-    )
-    with plain_errors():
-        files = training.write_report(report, folder)
+        with progress("report", quiet):
+            report = training.make_report(
+                outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
+            )
+            files = training.write_report(report, folder, budget.filter, durably)
     if as_json:
         say_json({**report, "files": [str(file) for file in files]})
         return
-    click.echo(training.table(report))
+    click.echo(training.table(report, verbose))
+    if not verbose:
+        click.echo("why, and the numbers that are not to be reported: report.md, or --verbose")
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
