@@ -76,14 +76,14 @@ def verify(path: str | os.PathLike[str], *, certify: bool = False) -> Verdict:
         return _judged("run", lambda: _run(place, certify))
     if not is_regular(place):
         raise ValueError(f"path must be a folder or a regular file, got {place}")
+    if place.name == "journal" and _folder.is_run(place.parent):
+        raise ValueError(f"path must be the folder of the run, {place.parent}, not its journal")
     with place.open("rb") as file:
         start = file.read(16)
     if start.startswith(b"SQLite format 3"):
         return _ledger(text)
     if start.lstrip()[:1] == b"{":
         return _judged("statement", lambda: _statement(place, certify))
-    if place.name == "journal" and _folder.is_run(place.parent):
-        raise ValueError(f"path must be the folder of the run, {place.parent}, not its journal")
     raise ValueError(f"path must be a run's folder, a ledger or a statement, got {place}, which is none of them")
 
 
