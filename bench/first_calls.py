@@ -110,8 +110,8 @@ def _filters() -> None:
         "natural": ("filters.natural(GDP(1.0), [Gaussian(10.0)], 100)", ["0"]),
         "natural undeclared": (f"filters.natural(GDP(1.0), grid={grid})", [gaussian]),
         "approximate_gdp": ("filters.approximate_gdp(1.0)", [sampled]),
-        "priced_menu": (f"filters.priced_menu([{sampled}], {MENU})", [sampled, "0"]),
-        "online_menu": (f"filters.priced_menu([{sampled}], {MENU}, online=True)", [sampled, gaussian, laplace]),
+        "menu": (f"filters.menu([{sampled}], {MENU})", [sampled, "0"]),
+        "online_menu": (f"filters.menu([{sampled}], {MENU}, online=True)", [sampled, gaussian, laplace]),
         "odometer": ("filters.odometer(filters.zcdp(1.0))", [gaussian, laplace]),
     }
     for name in ("pure_dp", "zcdp", "renyi", "gdp"):  # a law as a query
@@ -129,9 +129,13 @@ def _filters() -> None:
             CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
             CASES["readings"][f"{name} profile"] = (state, "one.guarantee.profile().excess")
     for name, make, query in (
-        ("individual renyi", "filters.individual(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
-        ("individual_priced_menu", f"filters.individual_priced_menu([{sampled}], examples=1000, {MENU})", sampled),
-        ("individual_approximate_gdp", "filters.individual_approximate_gdp(1.0, examples=1000)", sampled),
+        ("per_example of renyi", "filters.per_example(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
+        (
+            "per_example of a menu",
+            f"filters.per_example(filters.menu([{sampled}], {MENU}, unit=32), examples=1000)",
+            sampled,
+        ),
+        ("per_example of approximate_gdp", "filters.per_example(filters.approximate_gdp(1.0), examples=1000)", sampled),
     ):
         CASES["filters"][f"{name} {query}"] = (
             f"one = {make}; state = one.init(); norms = np.full(1000, 0.5, np.float32)",

@@ -127,18 +127,18 @@ FILTERS: dict[str, tuple[str, str, str]] = {
         "RandomizedResponse(0.125)",
         _GRID,
     ),
-    "priced_menu": (f"filters.priced_menu(menu, {_SIZES})", _SAMPLE, _MENU),
-    "online_menu": (f"filters.priced_menu(menu, {_SIZES}, online=True)", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
+    "menu": (f"filters.menu(menu, {_SIZES})", _SAMPLE, _MENU),
+    "online_menu": (f"filters.menu(menu, {_SIZES}, online=True)", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
     "approximate_gdp": ("filters.approximate_gdp(0.5)", _SAMPLE, ""),
     "odometer": ("filters.odometer(filters.renyi(3.0, 1e-5, order=8))", "Gaussian(12.0)", ""),
-    "individual": ("filters.individual(filters.renyi(3.0, 1e-5, order=8), examples=1000)", f"{_SAMPLE}, norms", ""),
-    "individual_approximate_gdp": (
-        "filters.individual_approximate_gdp(0.5, examples=1000)",
+    "per_example": ("filters.per_example(filters.renyi(3.0, 1e-5, order=8), examples=1000)", f"{_SAMPLE}, norms", ""),
+    "per_example of approximate_gdp": (
+        "filters.per_example(filters.approximate_gdp(0.5), examples=1000)",
         f"{_SAMPLE}, norms",
         "",
     ),
-    "individual_priced_menu": (
-        f"filters.individual_priced_menu(menu, examples=1000, {_SIZES})",
+    "per_example of a menu": (
+        f"filters.per_example(filters.menu(menu, {_SIZES}, unit=32), examples=1000)",
         f"{_SAMPLE}, norms",
         _MENU,
     ),

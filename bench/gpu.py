@@ -207,7 +207,10 @@ def individual(job: Job) -> None:
         """Of a thousand ledgers after three steps, of which the last refuses some."""
         norms = np.linspace(0.01, 3.0, CHECKED, dtype=np.float32)
         found = []
-        for ledger in (individual_speed.menu(CHECKED), filters.individual_approximate_gdp(0.05, examples=CHECKED)):
+        for ledger in (
+            individual_speed.menu(CHECKED),
+            filters.per_example(filters.approximate_gdp(0.05), examples=CHECKED),
+        ):
             state = ledger.init()
             for _ in range(3):
                 state = ledger.update(individual_speed.QUERY, norms, state)[1]
@@ -241,7 +244,7 @@ def training(job: Job) -> None:
         return {"update_us": 1e6 * update, "step_ms": 1e3 * step, "step_without_filter_ms": 1e3 * without}
 
     expected = 0.0
-    for name, rate in (("gdp", 1.0), ("renyi", 0.15), ("approximate-gdp", 0.15)):
+    for name, rate in (("gdp", 1.0), ("renyi", 0.15), ("approximate_gdp", 0.15)):
         took, _ = seconds(
             lambda name=name, rate=rate, least=expected: job.row(name, lambda: measured(name, rate), least)
         )

@@ -39,7 +39,7 @@ def query(sigma: float) -> PoissonSampled:
 
 
 def box() -> filters.PricedBoxFilter:
-    return filters.priced_box(sigma=(NOISES[0], NOISES[-1]), rate=RATE, epsilon=EPSILON, delta=DELTA)
+    return filters.sampled_gaussian(sigma=(NOISES[0], NOISES[-1]), rate=RATE, epsilon=EPSILON, delta=DELTA)
 
 
 def renyi(sigma: float) -> filters.RenyiFilter:
@@ -104,7 +104,9 @@ def of_a_box(sigma: np.ndarray) -> float:
 
     with jax.enable_x64(True):
         for epsilon in np.arange(1.2275, 1.26, 0.0005):
-            box = filters.priced_box(sigma=(sigma.min(), sigma.max()), rate=0.01, epsilon=float(epsilon), delta=1e-5)
+            box = filters.sampled_gaussian(
+                sigma=(sigma.min(), sigma.max()), rate=0.01, epsilon=float(epsilon), delta=1e-5
+            )
             if admitted(box, jnp.asarray(sigma)):
                 return float(box.guarantee.epsilon(1e-5))
     raise ArithmeticError("no box admits the showcase")

@@ -60,6 +60,16 @@ class _Whole(click.ParamType):
 WHOLE = _Whole()
 
 
+class FilterName(click.Choice):
+    """Names of filters, with hyphens or underscores."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name with underscores."""
+        from jaxacct.filters.names import canonical
+
+        return super().convert(canonical(value), param, ctx)
+
+
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Options and arguments as one decorator; the help page has them in this order."""
 

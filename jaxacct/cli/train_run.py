@@ -169,7 +169,7 @@ def _introduce(
         epochs = f", {drawn.steps} batches an epoch" if drawn.steps > 1 else ""
         say(f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}")
     if not budget.filter.guarantee.is_bound:
-        say("this filter's guarantee is asymptotic, not a bound: --filter priced-box is rigorous")
+        say("this filter's guarantee is asymptotic, not a bound: --filter sampled_gaussian is rigorous")
         if min(sigmas) < _TRUSTED_SIGMA:
             say(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "

@@ -38,7 +38,7 @@ class RandomAllocation(Mechanism):
     table of ratios is of use (for Gaussians below some 0.05 and above 10^4 sensitivities), the upper bound is that of
     k runs whose batches are known, the lower one that of a single batch. Proofs: docs/proofs/random-allocation.md.
 
-    Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
+    Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.menu``)
     see what the allocation hides, those of Rényi type do not.
 
     Bounds are computed by FFT (``jaxacct.mechanisms.allocation``) when numbers are known, inside `jit` on a CPU by a

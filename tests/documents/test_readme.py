@@ -22,7 +22,7 @@ def test_ci_runs_the_readmes_test_line():
 
 def test_the_readmes_loop_never_overdraws_the_filter_that_may_be_put_in_its_place():
     place, given = (
-        "filters.priced_box(sigma=(2.0, 2.5), rate=0.05, epsilon=2.0, delta=1e-5)",
+        "filters.sampled_gaussian(sigma=(2.0, 2.5), rate=0.05, epsilon=2.0, delta=1e-5)",
         "filters.approximate_gdp(0.04)",
     )
     assert given in README

@@ -41,7 +41,7 @@ EXCUSED = {
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
-    "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE, "filters.individual_priced_box": TABLE,
+    "filters.PricedBoxFilter": TABLE, "filters.sampled_gaussian": TABLE,
     "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
     "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,

@@ -16,7 +16,7 @@ STEP = training.step_keys(ROOTS, 0)
 X = jnp.ones((4, 3))
 PARAMS = {"w": jnp.zeros(3)}
 SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.constant(2.0, 1.0, 3)
-ACCOUNTS = filters.individual(filters.gdp(1.0), examples=4)
+ACCOUNTS = filters.per_example(filters.gdp(1.0), examples=4)
 
 
 def loss(params, row):

@@ -1,4 +1,4 @@
-"""Filters made from an (epsilon, delta) target: the largest budget whose guarantee meets it."""
+"""`for_target`: the filter of a name whose guarantee is (epsilon, delta)-DP, with the largest budget."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from jaxacct.filters.additive.renyi import renyi
 from jaxacct.filters.additive.renyi_any import renyi_any
 from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
 from jaxacct.filters.base import Filter
+from jaxacct.filters.boxes.priced_box import sampled_gaussian
+from jaxacct.filters.menus.priced_menu import menu
+from jaxacct.filters.names import canonical
 from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 
@@ -27,34 +30,36 @@ _SLACK = 0.1  # of delta: what `gdp_residue` may spend on the tails of its queri
 _AROUND = (0.7, 1.0, 2.0)
 
 
-def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
+def for_target(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     """The filter ``name`` with the largest budget whose guarantee is (epsilon, delta)-DP.
 
     The filter satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with
     the guarantee's own rounding.
 
-        from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0243...
-        from_epsilon("gdp_residue", 1.0, 1e-6)    # mu, and a tenth of delta as slack
+        for_target("zcdp", 1.0, 1e-6)           # rho = 0.0243...
+        for_target("gdp_residue", 1.0, 1e-6)    # mu, and a tenth of delta as slack
 
     Args:
         name: ``"pure_dp"``, ``"zcdp"``, ``"approximate_zcdp"`` and ``"approximate_dp"`` (which are the same here),
-            ``"gdp"``, ``"gdp_residue"``, ``"renyi"``, ``"renyi_any"`` or ``"approximate_gdp"``, whose guarantee is
-            asymptotic, not a bound.
+            ``"gdp"``, ``"gdp_residue"``, ``"renyi"``, ``"renyi_any"``, ``"sampled_gaussian"``, ``"menu"`` or
+            ``"approximate_gdp"``, whose guarantee is asymptotic, not a bound. ``-`` may stand for ``_``.
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
         others: further arguments of that filter: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
             the order at which most Gaussians without sampling fit. For Poisson samples take `plan_order`'s: at rate
             0.005 and noise 1.1 it admits seven times as many steps), ``orders`` (`renyi_any`), ``regime``
-            (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation`` (`gdp_residue`).
+            (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation`` (`gdp_residue`), ``sigma`` and
+            ``rate`` (`sampled_gaussian`), ``mechanisms`` (`menu`), and whatever else those take.
 
     Raises:
         ValueError: another name, a bad target, or one that leaves no budget.
         TypeError: an argument that the filter does not take.
     """
-    _validate.one_of(tuple(FROM_EPSILON), name=name)
+    name = canonical(name)
+    _validate.one_of(tuple(FOR_TARGET), name=name)
     _validate.scalar(_validate.positive, epsilon=epsilon)
     _validate.scalar(_validate.probability, delta=delta)
-    return FROM_EPSILON[name](float(epsilon), float(delta), **others)
+    return FOR_TARGET[name](float(epsilon), float(delta), **others)
 
 
 def _largest(make: Callable[[float], Filter], epsilon: float, delta: float) -> Filter:
@@ -104,14 +109,16 @@ def _renyi_any(epsilon: float, delta: float, *, orders: Sequence[float] | None =
     return renyi_any(epsilon, delta, orders)
 
 
-FROM_EPSILON: dict[str, Callable[..., Filter]] = {
+FOR_TARGET: dict[str, Callable[..., Filter]] = {
     "approximate_dp": approximate_dp,
     "approximate_gdp": lambda e, d, **others: _largest(lambda b: approximate_gdp(b, **others), e, d),
     "approximate_zcdp": approximate_dp,
     "gdp": lambda e, d: _largest(gdp, e, d),
     "gdp_residue": _gdp_residue,
+    "menu": lambda e, d, *, mechanisms, **others: menu(mechanisms, epsilon=e, delta=d, **others),
     "pure_dp": lambda e, d: _largest(pure_dp, e, d),
     "renyi": _renyi,
     "renyi_any": _renyi_any,
+    "sampled_gaussian": lambda e, d, **others: sampled_gaussian(epsilon=e, delta=d, **others),
     "zcdp": lambda e, d: _largest(zcdp, e, d),
 }

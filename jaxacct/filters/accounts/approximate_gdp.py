@@ -1,4 +1,4 @@
-"""The approximate GDP filter for each example (Algorithm 3 of the f-DP filters paper). Asymptotic."""
+"""The approximate GDP filter for each example: Algorithm 3 of the f-DP filters paper. Asymptotic."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.approximate_gdp import (
-    ApproximateGDPFilter,
-    Parameters,
-    approximate_gdp,
-    sampled_parameters,
-)
-from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.per_example.any_filter import for_each_example
-from jaxacct.filters.per_example.examples import (
+from jaxacct.filters.accounts.any_filter import for_each_example
+from jaxacct.filters.accounts.examples import (
     FLAG,
     INFINITY,
     ExamplesState,
     PerExampleFilter,
     as_bits,
-    check_examples,
     check_query,
     settle_norms,
 )
+from jaxacct.filters.additive.approximate_gdp import (
+    ApproximateGDPFilter,
+    Parameters,
+    sampled_parameters,
+)
+from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
@@ -41,9 +38,9 @@ _BELOW = np.int32(2**30 - 1)
 _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
-@filter_class(ExamplesState, "individual_approximate_gdp", "common", "examples")
+@filter_class(ExamplesState, "per_example", "common", "examples")
 class IndividualApproximateGDPFilter(PerExampleFilter):
-    """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
+    """One budget B of mean privacy loss for each example; see `per_example`.
 
     An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
     min(n, sensitivity) / sigma. Who cannot pay takes part a last time, with a contribution of the norm that spends
@@ -140,32 +137,3 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: Individu
     square = mu * mu
     gain = jnp.expm1(square) if filter.common.regime == "small" else square
     return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
-
-
-def individual_approximate_gdp(
-    budget: ArrayLike, *, examples: int, regime: str = "small"
-) -> IndividualApproximateGDPFilter:
-    """Algorithm 3 of the f-DP filters paper: `approximate_gdp` for each example by itself. Asymptotic, not a bound.
-
-    Every example has the same budget B (Theorem 4.4 asks for that) and pays the mean privacy loss of its own clipped
-    gradient in every step, sampled or not; its last step is clipped to what is left, and the run goes on without it.
-    In the limit of Theorem 4.3 the run tends to sqrt(2 B)-GDP, for add and remove; at finite parameters nothing is
-    proven: `guarantee.is_bound` is False. Use `individual_priced_menu`, or `individual` of a Rényi filter, where a
-    bound is needed.
-
-    docs/how-to/individual-budgets.md lists what individual filters require of the surrounding program, above all that
-    accounts and who takes part are never published. An account counts in units of 2^-30 of B, rounded up, and at least
-    one a step: a million steps of tiny gradients waste a thousandth.
-
-    Args:
-        budget: B, one number between 1e-18 and 1e30.
-        examples: how many; a static part of the program.
-        regime: "small" for rates below 0.2, "large" for rates above 0.8.
-
-    Raises:
-        ValueError: a concrete ``budget`` out of range or that is an array, an unknown regime, a bad ``examples``.
-    """
-    _validate.numbers(budget=budget)
-    if np.ndim(budget):
-        raise ValueError(f"budget must be one number for everybody, got an array of shape {np.shape(budget)}")
-    return IndividualApproximateGDPFilter(approximate_gdp(budget, regime), check_examples(examples))

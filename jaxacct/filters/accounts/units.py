@@ -13,10 +13,8 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct.filters import amounts
-from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus.units import fraction_of
-from jaxacct.filters.per_example.any_filter import for_each_example
-from jaxacct.filters.per_example.examples import (
+from jaxacct.filters.accounts.any_filter import for_each_example
+from jaxacct.filters.accounts.examples import (
     FLAG,
     INFINITY,
     ExamplesState,
@@ -25,6 +23,8 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.menus.units import fraction_of
 
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS
@@ -39,7 +39,7 @@ class PricedPerExampleFilter(PerExampleFilter):
 
     @property
     def guarantee(self) -> ProfileGuarantee:
-        """The common filter's certified profile for every example, a proven bound; see `individual`."""
+        """The common filter's certified profile for every example, a proven bound; see `per_example`."""
         return for_each_example(self.common.guarantee)
 
     def spent(self, state: ExamplesState) -> Array:

@@ -28,7 +28,7 @@ INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above
 
 
 class ExamplesState(NamedTuple):
-    """What a run carries: one int32 word for each example, and one mark. As private as the data; see `individual`."""
+    """What a run carries: one int32 word for each example, and one mark. As private as the data; see `per_example`."""
 
     words: Array
     mark: Array | None = None

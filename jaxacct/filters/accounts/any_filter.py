@@ -1,4 +1,4 @@
-"""`individual`: an account for each example over any filter; an example drops out when its budget is spent.
+"""An account for each example over any filter; an example drops out when its budget is spent.
 
 In each step everybody is asked and charged, sampled or not, for the query with noise multiplier sigma / min(norm, clip
 norm), and contributes at most that norm, or nothing if refused. Then the whole run has the filter's guarantee for
@@ -22,18 +22,17 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
-from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.marks import mark_of, put_for, row_of
-from jaxacct.filters.per_example.examples import (
+from jaxacct.filters.accounts.examples import (
     INFINITY,
     as_bits,
-    check_examples,
     check_query,
     for_norms,
     given_norms,
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.base import Guarantee
+from jaxacct.filters.marks import mark_of, put_for, row_of
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -60,9 +59,9 @@ class IndividualState(NamedTuple):
         return f"IndividualState(private accounts, shape {jnp.shape(self.allowed)})"
 
 
-@filter_class(IndividualState, "individual", "filter", "examples")
+@filter_class(IndividualState, "per_example", "filter", "examples")
 class IndividualFilter:
-    """Any filter, once for each example; see `individual`.
+    """Any filter, once for each example; see `per_example`.
 
     Attributes:
         filter: everybody's filter.
@@ -161,26 +160,3 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
 
     allowed, each = jax.vmap(one)(asked, clipped, good, state.each)
     return allowed > 0, IndividualState(each, allowed)
-
-
-def individual(filter: Filter, *, examples: int) -> IndividualFilter:
-    """A filter that keeps one account of ``filter`` for each example; docs/proofs/filters.md has the theorem.
-
-    This holds for Rényi, GDP, zCDP, residue filters and menus: the scalar filter's guarantee for an analyst becomes a
-    guarantee for each example. It is ``vmap`` of the scalar filter, so a step takes as long as that many updates;
-    `individual_priced_menu` and `individual_approximate_gdp` are the fast ones, for millions.
-
-    Args:
-        filter: a filter of :mod:`jaxacct.filters` with a single budget, whose update can be mapped over.
-        examples: how many; a static part of the program.
-
-    Raises:
-        ValueError: an array of budgets, or examples that are no whole number above 0.
-    """
-    examples = check_examples(examples)
-    methods = ("init", "update", "spent", "remaining", "fraction")
-    if isinstance(filter, type) or not all(callable(getattr(filter, name, None)) for name in methods):
-        raise ValueError(f"filter must be one of jaxacct.filters, got {filter!r:.200}")
-    if jnp.ndim(filter.guarantee.delta(1.0)):
-        raise ValueError("filter must have a single budget, the same for everybody, got an array of budgets")
-    return IndividualFilter(filter, examples)

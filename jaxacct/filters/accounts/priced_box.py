@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,29 +10,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.look_up import corners_of
-from jaxacct.filters.boxes.priced_box import box_for
-from jaxacct.filters.boxes.table import DEAR
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
-from jaxacct.filters.per_example.examples import (
+from jaxacct.filters.accounts.examples import (
     ExamplesState,
     as_bits,
-    check_examples,
     check_query,
     for_norms,
     looked_up,
 )
-from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
+from jaxacct.filters.accounts.units import PricedPerExampleFilter, rows_for, rows_of
+from jaxacct.filters.boxes.box_filter import PricedBoxFilter
+from jaxacct.filters.boxes.family import UNITS
+from jaxacct.filters.boxes.look_up import corners_of
+from jaxacct.filters.boxes.priced_box import with_one_table
+from jaxacct.filters.boxes.table import DEAR
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
 from jaxacct.filters.states import filter_class
 
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
-@filter_class(ExamplesState, "individual_priced_box", "common", "examples")
+@filter_class(ExamplesState, "per_example", "common", "examples")
 class IndividualPricedBoxFilter(PricedPerExampleFilter):
-    """One budget of whole units for each example; see `individual_priced_box`.
+    """One budget of whole units for each example; see `per_example`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity); norms are first
     rounded up to 7 bits after the leading one, and the price is the largest that the query has while the budget left is
@@ -58,7 +56,7 @@ class IndividualPricedBoxFilter(PricedPerExampleFilter):
     def _asked(self, query: object) -> Any:
         check_query(query, self.examples)
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
-            raise ValueError("query must have one rate for everybody; individual_priced_menu takes rates of their own")
+            raise ValueError("query must have one rate for everybody; per_example of a menu takes rates of their own")
         return query
 
     def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
@@ -120,29 +118,7 @@ def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
     return rows[..., 0::2], rows[..., 1::2]
 
 
-def individual_priced_box(
-    *,
-    examples: int,
-    sigma: float | tuple[float, float],
-    rate: float | tuple[float, float],
-    epsilon: float,
-    delta: float,
-    cache: bool = True,
-    progress: Callable[[int, int], object] | None = None,
-) -> IndividualPricedBoxFilter:
-    """`priced_box` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
-
-    Like `individual_priced_menu`, whose page says what it requires of the surrounding program; noise and rate may vary
-    freely in the box. The box should reach far up in noise: from the noise multiplier of a step to some multiple of it.
-    Norms below clip norm times smallest noise over largest pay the lowest price.
-
-    Args:
-        examples: how many; a static part of the program.
-        sigma, rate, epsilon, delta, cache, progress: as in `priced_box`.
-
-    Raises:
-        ValueError: as in `priced_box`; examples that are no whole number above 0.
-    """
-    examples = check_examples(examples)
-    common = box_for(sigma, rate, epsilon, delta, (), cache, progress, two=False)
+def individual_box(filter: PricedBoxFilter, examples: int) -> IndividualPricedBoxFilter:
+    """One account of a box for each example, with one table."""
+    common = with_one_table(filter)
     return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(common.sigmas))
