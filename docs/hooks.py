@@ -32,6 +32,7 @@ ROOMS = (
     "plotting",
     "interop",
     "ledger",
+    "reports",
 )
 # Rooms whose names are in their modules, not in the room.
 MODULES = {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         losses,
         mechanisms,
         plotting,
+        reports,
         training,
     )
     from jaxacct.accounting import Bounds, delta, epsilon
@@ -112,6 +113,7 @@ __all__ = [
     "plan_noise",
     "plotting",
     "read_certificate",
+    "reports",
     "supremum",
     "training",
     "without_callbacks",
