@@ -115,7 +115,7 @@ def request(place: str, timeout: float, as_json: bool, label: str, cost: float |
     """
     with _opened(place, timeout) as book:
         query, assumed = query_of(cost, given)
-        entry = book.charge(query, label)
+        entry = book.request(query, label)
         reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = book.spent(), book.remaining()
     if as_json:

@@ -52,7 +52,7 @@ def statement(
         if schema:
             click.echo(json.dumps(reports.Statement.schema(), indent=1))
             return
-        given = [name for name, value in plan.items() if value not in (None, False)]
+        given = [name for name, value in plan.items() if value is not None and value is not False]
         if path is not None:
             if given:
                 raise ValueError(f"--{given[0].replace('_', '-')} describes a plan: it does not go with PATH")

@@ -268,7 +268,7 @@ def test_charges_that_were_cut_off_behind_a_checkpoint_are_missed(folder):
 def test_ledgers_are_verified_and_stated(tmp_path):
     path = tmp_path / "team.db"
     with Ledger(path, filters.gdp(1.0), create=True) as book:
-        assert book.charge(Gaussian(4.0), "mean").admitted
+        assert book.request(Gaussian(4.0), "mean").admitted
     found = verify(path)
     assert found.holds
     assert found.kind == "ledger"

@@ -33,7 +33,7 @@ def path(tmp_path):
 
 def test_json_export_is_stable_and_has_all_that_is_hashed(path):
     ledger = Ledger(path, filters.pure_dp(1.0), create=True)
-    entry = ledger.charge(Laplace(2.0), "x")
+    entry = ledger.request(Laplace(2.0), "x")
     text = ledger.export()
     assert text == Ledger(path).export()
     last = json.loads(text)["records"][-1]
