@@ -43,9 +43,11 @@ _load, __dir__ = on_demand(__name__)
 def __getattr__(name: str) -> Any:
     try:
         return _load(name)
-    except ModuleNotFoundError as missing:
-        package = (missing.name or "").split(".")[0]
-        if (missing.name or "").startswith("jax_privacy.accounting"):
+    except (ImportError, AttributeError) as missing:
+        # A module that is gone, a name that a module no longer has, or an attribute of one.
+        home = getattr(getattr(missing, "obj", None), "__name__", missing.name) or ""
+        package = home.split(".")[0]
+        if home.startswith("jax_privacy.accounting"):
             raise ImportError(
                 f"jaxacct.interop.{name} is for jax_privacy up to 2.1; later ones take interop.Accountant as it is: "
                 "BandMFConfig.calibrate(accountant_fn=interop.Accountant)"
