@@ -15,8 +15,8 @@ FAMILIES: dict[str, tuple[str, str, float | None]] = {
     "Laplace": ("Laplace(n)", "law.from_laplace_mechanism(n, **s)", 1e-6),
     "DiscreteGaussian": ("DiscreteGaussian(n)", "law.from_discrete_gaussian_mechanism(n, **s)", 1e-6),
     "DiscreteLaplace": ("DiscreteLaplace(n)", "law.from_discrete_laplace_mechanism(1 / n, **s)", 1e-6),
-    "MixtureOfGaussians": (
-        "MixtureOfGaussians(n, (0, 1, 2), (0.9, 0.09, 0.01))",
+    "RandomSensitivityGaussian": (
+        "RandomSensitivityGaussian(n, (0, 1, 2), (0.9, 0.09, 0.01))",
         "law.from_mixture_gaussian_mechanism(n, (0, 1, 2), (0.9, 0.09, 0.01))",
         1e-6,
     ),
@@ -164,7 +164,7 @@ _CALIBRATED = {
     "Laplace": "Laplace(x)",
     "DiscreteGaussian": "DiscreteGaussian(x)",
     "DiscreteLaplace": "DiscreteLaplace(x)",
-    "MixtureOfGaussians": "MixtureOfGaussians(x, (0, 1, 2), (0.9, 0.09, 0.01))",
+    "RandomSensitivityGaussian": "RandomSensitivityGaussian(x, (0, 1, 2), (0.9, 0.09, 0.01))",
     "RandomizedResponse": "RandomizedResponse(1 / x, 4)",
     "PureDP": "PureDP(1 / x)",
     "ApproximateDP": "ApproximateDP(1 / x, 1e-7)",

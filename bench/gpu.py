@@ -167,7 +167,7 @@ def supremum(job: Job) -> None:
         return {
             "curves_s": made,
             "supremum_ms": curves_speed.milliseconds(lambda: jaxacct.supremum(on_device).excess),
-            "is_chain_ms": curves_speed.milliseconds(lambda: jaxacct.is_chain(on_device)),
+            "is_chain_ms": curves_speed.milliseconds(lambda: jaxacct.losses.compare.chain.is_chain(on_device)),
             "most_apart_from_the_host": float(np.max(np.abs(np.asarray(best.excess) - np.asarray(plain.excess)))),
         }
 

@@ -1,34 +1,59 @@
-"""jaxacct: differential-privacy accounting in JAX."""
+"""jaxacct: differential-privacy accounting in JAX.
+
+The rooms (`jaxacct.filters`, `jaxacct.training` and so on) are attributes too, which load on first use. A star import
+brings the names of this page only, so that it never needs what an extra installs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from jaxacct._on_demand import on_demand
-from jaxacct._version import __version__
+from jaxacct._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from jaxacct import (
-        adversary,
-        audit,
-        certificates,
-        expost,
-        filters,
-        interop,
-        ledger,
-        losses,
-        mechanisms,
-        plotting,
-        reports,
-        training,
+        adversary as adversary,
+    )
+    from jaxacct import (
+        audit as audit,
+    )
+    from jaxacct import (
+        certificates as certificates,
+    )
+    from jaxacct import (
+        expost as expost,
+    )
+    from jaxacct import (
+        filters as filters,
+    )
+    from jaxacct import (
+        interop as interop,
+    )
+    from jaxacct import (
+        ledger as ledger,
+    )
+    from jaxacct import (
+        losses as losses,
+    )
+    from jaxacct import (
+        mechanisms as mechanisms,
+    )
+    from jaxacct import (
+        plotting as plotting,
+    )
+    from jaxacct import (
+        reports as reports,
+    )
+    from jaxacct import (
+        training as training,
     )
     from jaxacct.accounting import Bounds, delta, epsilon
-    from jaxacct.accounting.calibration import Calibration, calibrate
-    from jaxacct.accounting.noise_planning import NoisePlan, plan_noise
+    from jaxacct.accounting.calibration import calibrate
+    from jaxacct.accounting.noise_planning import plan_noise
     from jaxacct.accounting.traced import without_callbacks
-    from jaxacct.certificates import Certificate, certify, read_certificate
+    from jaxacct.certificates import certify
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.compare.chain import is_chain
     from jaxacct.losses.compare.order import dominates
     from jaxacct.losses.compare.suprema import supremum
     from jaxacct.losses.curves.pld import PLD
@@ -46,12 +71,12 @@ if TYPE_CHECKING:
         FromTables,
         Gaussian,
         Laplace,
-        MixtureOfGaussians,
         PermuteAndFlip,
         PoissonSampled,
         PureDP,
         RandomAllocation,
         RandomizedResponse,
+        RandomSensitivityGaussian,
         RenyiDP,
         SampledWithoutReplacement,
         SampledWithReplacement,
@@ -66,8 +91,6 @@ __all__ = [
     "PLD",
     "ApproximateDP",
     "Bounds",
-    "Calibration",
-    "Certificate",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -78,13 +101,12 @@ __all__ = [
     "Laplace",
     "Ledger",
     "LossGrid",
-    "MixtureOfGaussians",
-    "NoisePlan",
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
     "PureDP",
     "RandomAllocation",
+    "RandomSensitivityGaussian",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithReplacement",
@@ -94,28 +116,13 @@ __all__ = [
     "TradeOff",
     "TruncatedPoisson",
     "ZeroConcentratedDP",
-    "__version__",
-    "adversary",
-    "audit",
     "calibrate",
-    "certificates",
     "certify",
     "delta",
     "dominates",
     "epsilon",
-    "expost",
-    "filters",
-    "interop",
-    "is_chain",
-    "ledger",
-    "losses",
-    "mechanisms",
     "plan_noise",
-    "plotting",
-    "read_certificate",
-    "reports",
     "supremum",
-    "training",
     "without_callbacks",
 ]
 

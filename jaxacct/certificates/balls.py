@@ -6,14 +6,8 @@ import math
 from fractions import Fraction
 from typing import Protocol
 
-try:
-    from flint import acb as acb  # "as": for the other modules of this room
-    from flint import arb, ctx, fmpq
-except ImportError as problem:  # pragma: no cover
-    raise ImportError(
-        "certificates need python-flint, which is not installed; install jaxacct with its extra: "
-        "pip install 'jaxacct[certify]'"
-    ) from problem
+from flint import acb as acb  # "as": for the other modules of this room
+from flint import arb, ctx, fmpq
 
 
 class Share(Protocol):

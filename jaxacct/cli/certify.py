@@ -99,7 +99,7 @@ def _check(context: click.Context, path: Path, bounds: tuple[float, float] | Non
         if '"statement"' in text[:40]:
             _check_statement(context, text)
             return
-        found = jaxacct.read_certificate(text)
+        found = jaxacct.certificates.read_certificate(text)
         holds = found.check()
     answer = "delta" if found.given == "epsilon" else "epsilon"
     verdict = "holds" if holds else "NOT CONFIRMED" + (found.altered and f", {found.altered}")

@@ -17,7 +17,9 @@ from jaxacct.cli.run_options import mechanism_options
 from jaxacct.cli.runs import warn_of_delta
 
 if TYPE_CHECKING:
-    from jaxacct.ledger import Entry, Ledger, Reading
+    from jaxacct.ledger import Ledger
+    from jaxacct.ledger.reading import Reading
+    from jaxacct.ledger.records import Entry
 
 _REFUSED = 1
 _EXAMPLE = """\b
@@ -175,7 +177,8 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
 @click.option("--head", help="What an earlier verify printed: finds whether the ledger was cut or rewritten since.")
 def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
     """Check every hash, replay every decision; exit code 1 if the ledger does not hold together."""
-    from jaxacct.ledger import Ledger, LedgerCorrupted, LedgerError
+    from jaxacct.ledger import Ledger, LedgerError
+    from jaxacct.ledger.errors import LedgerCorrupted
 
     with plain_errors(LedgerError):
         try:

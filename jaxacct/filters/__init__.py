@@ -39,8 +39,6 @@ why, and `lower_budget` makes a state for a smaller budget.
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-import warnings
-
 # `A as A`: the types of states have names here, and no pages.
 from jaxacct.filters.accounts.any_filter import IndividualFilter
 from jaxacct.filters.accounts.approximate_gdp import IndividualApproximateGDPFilter
@@ -144,23 +142,3 @@ __all__ = [
     "sampled_gaussian",
     "zcdp",
 ]
-
-_IN_ADVERSARY = (
-    "AdditiveProfileFilter",
-    "NaturalApproximateDPFilter",
-    "additive_profile",
-    "natural_approximate_dp",
-)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _IN_ADVERSARY:
-        raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
-    from jaxacct import adversary
-
-    warnings.warn(
-        f"jaxacct.filters.{name} is of theoretical interest only and has moved: use jaxacct.adversary.{name}",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(adversary, name)

@@ -6,9 +6,9 @@ from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
 from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
 from jaxacct.mechanisms.gaussian import GDP, Gaussian
 from jaxacct.mechanisms.laplace import Laplace
-from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.random_allocation import RandomAllocation
+from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
 from jaxacct.mechanisms.randomized_response import ApproximateDP, PureDP, RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
@@ -30,11 +30,11 @@ __all__ = [
     "FromTables",
     "Gaussian",
     "Laplace",
-    "MixtureOfGaussians",
     "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
     "RandomAllocation",
+    "RandomSensitivityGaussian",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithReplacement",

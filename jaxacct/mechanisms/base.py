@@ -153,8 +153,8 @@ class Mechanism:
             return AntipodalTablePair(self._one_pair("remove", "PoissonSampled"), rate.value, rate.rest)
         raise ValueError(
             f"relation 'replace' has no analysis for PoissonSampled of {self._name}; it has one for Gaussian, "
-            "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
-            "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "Laplace, RandomSensitivityGaussian, FromTables and other mechanisms of few outcomes. Otherwise a replaced "
+            "record is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
             "(2 epsilon, (1 + exp(epsilon)) delta)"
         )
 

@@ -324,13 +324,13 @@ def _made_again(found: Statement, path: Path) -> Statement:
 
 def check_certificate(found: Statement) -> str:
     """A sentence about a statement's certificate, checked anew; raises where it does not hold or is about else."""
-    import jaxacct
+    from jaxacct import certificates
     from jaxacct.certificates.written import written_mechanism
     from jaxacct.mechanisms import Gaussian, PoissonSampled
 
     if found.certificate is None or found.source.get("kind") != "dp-sgd" or not (found.noise and found.rate):
         raise ValueError("the statement holds no certificate of its epsilon")
-    held = jaxacct.read_certificate(json.dumps(found.certificate))
+    held = certificates.read_certificate(json.dumps(found.certificate))
     step = written_mechanism(PoissonSampled(Gaussian(found.noise[0]), found.rate[0]))
     asked = (held.given, held.at, held.steps, held.relation, written_mechanism(held.mechanism))
     if asked != ("delta", found.delta, found.steps, found.relation, step):

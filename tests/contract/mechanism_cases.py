@@ -57,7 +57,7 @@ CASES = {
     "GDP": Case(j.GDP),
     "Gaussian": Case(Gaussian),
     "Laplace": Case(j.Laplace),
-    "MixtureOfGaussians": Case(lambda x: j.MixtureOfGaussians(x, (0.0, 1.0), (0.5, 0.5)), heavy=True),
+    "RandomSensitivityGaussian": Case(lambda x: j.RandomSensitivityGaussian(x, (0.0, 1.0), (0.5, 0.5)), heavy=True),
     "PermuteAndFlip": Case(j.PermuteAndFlip, certified=False),
     "PoissonSampled": Case(lambda x: j.PoissonSampled(Gaussian(x), 0.1), REPLACED),
     "PureDP": Case(j.PureDP),

@@ -35,7 +35,7 @@ def ledger():
 def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     few = [PoissonSampled(Gaussian(s), 0.2) for s in (0.8, 1.1, 1.5)]
     ledger = filters.menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)
-    rule = adversary.units(few, [int(c) for c in ledger.prices], int(ledger.budget))
+    rule = adversary.Rule.additive(few, [int(c) for c in ledger.prices], int(ledger.budget))
     rounds = int(ledger.budget) // int(ledger.prices.min())
     grid = LossGrid(0.02, -400, 801)
     worst = adversary.worst_case(rule, rounds, grid=grid, record=False)

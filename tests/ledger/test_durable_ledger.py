@@ -18,7 +18,7 @@ from jaxacct import (
     epsilon,
     filters,
 )
-from jaxacct.ledger import LedgerMismatch
+from jaxacct.ledger.errors import LedgerMismatch
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.pairs.base import Pair
 
+__all__ = ["Chain", "is_chain"]
+
 
 class Chain(NamedTuple):
     """Whether every two members of a family are ordered.

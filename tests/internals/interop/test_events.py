@@ -16,7 +16,7 @@ WRITTEN = [
     (m.Laplace(2.0, 0.3), "add_or_remove"),
     (m.DiscreteLaplace(3.0, 4), "replace"),
     (m.RandomizedResponse(1.7, 5), "replace"),
-    (m.MixtureOfGaussians(2.0, [0.0, 1.0], [0.25, 0.75]), "add_or_remove"),
+    (m.RandomSensitivityGaussian(2.0, [0.0, 1.0], [0.25, 0.75]), "add_or_remove"),
     (m.ZeroConcentratedDP(0.3), "add_or_remove"),
     (m.PureDP(0.3), "replace"),
     (m.PermuteAndFlip(0.3), "add_or_remove"),

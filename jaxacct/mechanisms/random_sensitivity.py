@@ -1,4 +1,4 @@
-"""`MixtureOfGaussians`: Gaussian noise on a query whose sensitivity is random."""
+"""`RandomSensitivityGaussian`: Gaussian noise on a query whose sensitivity is random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 
 @mechanism
-class MixtureOfGaussians(Mechanism):
+class RandomSensitivityGaussian(Mechanism):
     """Adds N(0, sigma^2 I) to a query that a record moves by ``sensitivities[i]`` with probability ``weights[i]``.
 
     The randomness is the mechanism's own and hidden (which of a record's contributions a sample holds, say), and

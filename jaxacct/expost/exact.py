@@ -29,6 +29,8 @@ from jaxacct.expost.definitions import (
 )
 from jaxacct.expost.parameters import in_caller_dtype
 
+__all__ = ["excess", "excess_of_pair", "post_processed_table"]
+
 Rule = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
 
 
