@@ -96,7 +96,8 @@ def _judged(kind: str, look: Callable[[], Verdict]) -> Verdict:
 
 
 def _ledger(place: str | bytes) -> Verdict:
-    from jaxacct.ledger import Ledger, LedgerCorrupted, LedgerError
+    from jaxacct.ledger import Ledger, LedgerError
+    from jaxacct.ledger.errors import LedgerCorrupted
 
     try:
         with Ledger(os.fsdecode(place)) as book:
