@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from jaxacct._files import is_regular
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress
 from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed

@@ -9,9 +9,10 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import Report, progress, say_json, table
 from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import say_json, table
 from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import Run, said_of

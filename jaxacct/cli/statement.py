@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress
 from jaxacct.cli.page import WHOLE, Page, examples, under
 from jaxacct.cli.start import without_collection
 

@@ -15,8 +15,9 @@ import optax
 import tqdm
 
 from jaxacct import training
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.start import cache_compilations
 
 # Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
@@ -49,7 +50,8 @@ def run(
         network = training.build(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
-        budget = _planned(settings, len(dataset.train_y), quiet)
+        with progress("table of prices", quiet):
+            budget = _planned(settings, len(dataset.train_y))
         folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
     if budget.sampler is not None:
@@ -139,14 +141,13 @@ def run(
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
-def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budget:
+def _planned(settings: dict[str, Any], size: int) -> training.Budget:
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["sampling"] != "poisson":
         return training.plan_sampled_budget(
             settings["sampling"], size=size, largest=settings["largest"], piece=settings["physical_batch"], **target
         )
-    with progress("table of prices", quiet) as told:
-        return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
+    return training.plan_budget(settings["filter"], settings["schedule"], **target)
 
 
 def _introduce(

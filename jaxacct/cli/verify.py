@@ -7,8 +7,9 @@ import textwrap
 
 import click
 
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, shared, under
 
 

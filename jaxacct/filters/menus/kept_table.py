@@ -59,7 +59,9 @@ def kept_table(
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
-    return _table_cache.kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
+    return _table_cache.kept(
+        key, lambda told: _table(entries, epsilon, delta, unit, points, told, whole), cache, progress
+    )
 
 
 def _table(
