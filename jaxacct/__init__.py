@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         TruncatedPoisson,
         ZeroConcentratedDP,
     )
+    from jaxacct.selection import PrivateSelection
 
 __all__ = [
     "GDP",
@@ -104,6 +105,7 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
+    "PrivateSelection",
     "PureDP",
     "RandomAllocation",
     "RandomSensitivityGaussian",

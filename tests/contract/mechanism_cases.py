@@ -60,6 +60,7 @@ CASES = {
     "RandomSensitivityGaussian": Case(lambda x: j.RandomSensitivityGaussian(x, (0.0, 1.0), (0.5, 0.5)), heavy=True),
     "PermuteAndFlip": Case(j.PermuteAndFlip, certified=False),
     "PoissonSampled": Case(lambda x: j.PoissonSampled(Gaussian(x), 0.1), REPLACED),
+    "PrivateSelection": Case(lambda x: j.PrivateSelection(Gaussian(x), 3.0, 1.0), certified=False, traced=False),
     "PureDP": Case(j.PureDP),
     "RandomAllocation": Case(lambda x: j.RandomAllocation(Gaussian(x), 5)),
     "RandomizedResponse": Case(j.RandomizedResponse),
