@@ -45,6 +45,7 @@ ROOMS = (
     "losses",
     "training",
     "audit",
+    "attacks",
     "plotting",
     "interop",
     "ledger",

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
+    from jaxacct.summaries.gdp import gdp_summary
 
 __all__ = [
     "GDP",
@@ -123,6 +124,7 @@ __all__ = [
     "delta",
     "dominates",
     "epsilon",
+    "gdp_summary",
     "plan_noise",
     "supremum",
     "without_callbacks",

@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct.selection.counts import ROUNDING, NegativeBinomial, Poisson, Table
+from jaxacct.summaries.curve import least, most
 
 Count = Poisson | NegativeBinomial | Table
 _SPACES = 9000  # of u, for the upper bound
@@ -33,8 +34,9 @@ def upper_bounds(count: Count, losses: Array, deltas: Array, epsilons: Array) ->
         deltas: one run's delta there, in the same direction.
         epsilons: a part of ``losses``.
     """
-    u, most = _events(losses, deltas)
-    rise = count.derivative(np.minimum(most[1:], 1.0)) * (1.0 + ROUNDING)  # a cell's T at its end, phi' at its start
+    u = _places(lambda u: most(losses, deltas, u), _SPACES)
+    top = np.maximum.accumulate(most(losses, deltas, u))
+    rise = count.derivative(top[1:]) * (1.0 + ROUNDING)  # a cell's T at its end, phi' at its start
     floor = count.derivative(u[:-1]) * (1.0 - ROUNDING)
     whole = float(count.derivative(np.ones(()))) * (1.0 + ROUNDING)
     # h(x) = x k(e^epsilon / x): one function k on the lattice of all differences of losses.
@@ -53,17 +55,6 @@ def upper_bounds(count: Count, losses: Array, deltas: Array, epsilons: Array) ->
         rounded = ROUNDING * np.sum(slopes[1:] * (slopes[1:] > 0) * deltas)
         found.append(slopes[0] + np.sum(np.diff(slopes) * deltas) * (1.0 + ROUNDING) + rounded)
     return np.minimum(np.asarray(found), 1.0)
-
-
-def _events(losses: Array, deltas: Array) -> tuple[Array, Array]:
-    """Q-probabilities u from 0 to 1, and the most that such an event can have under P."""
-    x = np.exp(losses)
-
-    def most(u: Array) -> Array:
-        return np.array([np.min(deltas + x * one) for one in u])
-
-    u = _places(most, _SPACES)
-    return u, np.minimum(np.maximum.accumulate(most(u)) * (1.0 + ROUNDING), 1.0)
 
 
 def _places(curve: Callable[[Array], Array], size: int) -> Array:
@@ -92,7 +83,8 @@ def attained(count: Count, losses: Array, lower: Array, upper: Array, epsilon: f
         Two tables of OUTCOMES probabilities, the last of what is in no event. They are a post-processing of the best
         run: probabilities under P are rounded down, those under Q up.
     """
-    u, v = _sure_events(losses, lower, upper)
+    u = _places(lambda u: least(losses, lower, upper, u), _CELLS)
+    v = least(losses, lower, upper, u)
     cells = u.size - 1
     some = np.unique(np.linspace(0, cells, 120).astype(int))
     gain, cost = (
@@ -103,12 +95,12 @@ def attained(count: Count, losses: Array, lower: Array, upper: Array, epsilon: f
     fits = np.arange(cells + 1)[:, None] + some <= cells
     worth = np.where(fits, gain - np.exp(epsilon) * cost, 0.0)
     low = np.full(cells, some[np.unravel_index(np.argmax(worth), worth.shape)[1]])
-    best, most = (np.zeros(1), np.zeros(1)), 0.0
+    best, largest = (np.zeros(1), np.zeros(1)), 0.0
     for _ in range(6):
         p, q = _events_of(count, u, v, low)
         delta = np.max(p - np.exp(epsilon) * q)
-        if delta > most:
-            best, most = (p, q), delta
+        if delta > largest:
+            best, largest = (p, q), delta
         low = np.maximum.accumulate((low + _exchanged(count, u, v, low, epsilon)) // 2)
     p, q = _hull(*best)
     p, q = (np.append(np.diff(x), 1.0 - x[-1]) for x in (p, q))
@@ -162,29 +154,3 @@ def _second(count: Count, x: Array) -> Array:
     """phi'', roughly."""
     step = 1e-5
     return (count.derivative(np.minimum(x + step, 1.0)) - count.derivative(np.maximum(x - step, 0.0))) + 1e-300
-
-
-def _sure_events(losses: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Q-probabilities u from 0 to 1, and what some event of that probability surely has under P.
-
-    The hockey stick is convex in x = e^loss, so between two lattice points it lies above the lines through the
-    neighbouring points on either side; T(u) = min over x of H(x) + x u is least at an end or where two lines meet.
-    """
-    x = np.exp(losses)
-    # Slopes are rounded so that the lines stay below.
-    left = (lower[1:] - upper[:-1]) / np.diff(x) - ROUNDING  # may be too steep
-    steep = np.concatenate([[-1.0], left[:-1]])  # of the line from the left, extended to the right of x[i]
-    right = np.concatenate([(upper[2:] - lower[1:-1]) / np.diff(x)[1:] + ROUNDING, [0.0]])
-    right = np.minimum(right, 0.0)
-    start, end = lower[:-1], lower[1:]
-    gap = np.diff(x)
-    meet = np.clip((end - start - right * gap) / np.where(steep < right, steep - right, -1.0), 0.0, gap)
-    height = np.maximum(start + steep * meet, end - right * (gap - meet))
-    places = np.concatenate([x, x[:-1] + meet])
-    values = np.concatenate([lower, np.maximum(height, 0.0)])
-
-    def least(u: Array) -> Array:
-        return np.clip(np.array([np.min(values + places * one) for one in u]) * (1.0 - ROUNDING) - 1e-15, 0.0, 1.0)
-
-    u = _places(least, _CELLS)
-    return u, least(u)

@@ -10,18 +10,17 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.accounting import delta, epsilon
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.selection.bound import OUTCOMES, attained, upper_bounds
 from jaxacct.selection.counts import Table, of_mean
+from jaxacct.summaries.curve import Curve, curve_of
 
 _POINTS = 400  # of the curve, from epsilon 0 to where one run's delta is one of these
-_LAST = (1e-14, 1e-11, 1e-8, 1e-5, 1e-2)
+_LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 
 
 _known: dict[tuple, tuple[FromProfile, FromTables]] = {}  # the newest curves: one query asks several times
@@ -102,7 +101,7 @@ class PrivateSelection(Symmetric):
         if key not in _known:
             while len(_known) >= _KEPT:
                 del _known[next(iter(_known))]
-            _known[key] = _best(self.counts(), *_one_run(self.mechanism, relation), self.at_delta)
+            _known[key] = _best(self.counts(), curve_of(self.mechanism, relation, _POINTS, _LAST), self.at_delta)
         return _known[key]
 
     def _dominating(self, relation: str) -> Runs:
@@ -112,49 +111,25 @@ class PrivateSelection(Symmetric):
         return self._curve(relation)[1]
 
 
-def _one_run(one: Any, relation: str) -> tuple[Array, Array]:
-    """Losses on a lattice through 0, shape ``(n, ...)``, and bounds of one run's delta there.
-
-    The bounds have the shape ``(directions, 2, n, ...)``, lower ones before upper ones.
-    """
-    if isinstance(one, Mechanism):
-        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
-        of_epsilon = lambda last: epsilon(one, last, relation=relation).upper  # noqa: E731
-        of_delta = lambda at: [delta(one, at, relation=name) for name in names]  # noqa: E731
-    else:
-        of_epsilon = one.epsilon
-        of_delta = lambda at: [(np.zeros(np.shape(at)), np.asarray(one.delta(at)))]  # noqa: E731
-    reach = np.zeros(())
-    for last in _LAST:
-        found = np.asarray(of_epsilon(last), np.float64)
-        reach = np.where((reach == 0) & np.isfinite(found), np.maximum(found, 1e-9), reach)
-    at = 1.2 * np.maximum(reach, 1e-9) * (np.arange(_POINTS + 1) / _POINTS).reshape(-1, *[1] * reach.ndim)
-    above = np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in of_delta(at)])
-    # H_P|Q(-e) = 1 - exp(-e) + exp(-e) H_Q|P(e): the other direction's.
-    mirrored = (-np.expm1(-at[1:]) + np.exp(-at[1:]) * above[::-1, :, 1:])[:, :, ::-1]
-    return np.concatenate([-at[:0:-1], at]), np.concatenate([mirrored, above], 2)
-
-
-def _best(counts: np.ndarray, losses: Array, sides: Array, at_delta: float) -> tuple[FromProfile, FromTables]:
+def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfile, FromTables]:
     """The best of ``counts`` runs, setting by setting."""
-    shape = np.broadcast_shapes(counts.shape, losses.shape[1:])
+    settings = curve.losses.shape[1:]
+    shape = np.broadcast_shapes(counts.shape, settings)
     counts = np.broadcast_to(counts, shape)
-    # The shapes of one run's settings, without the leading axes, are broadcast from the right.
-    wide = (1,) * (len(shape) + 1 - losses.ndim)
-    losses = np.broadcast_to(losses.reshape(losses.shape[0], *wide, *losses.shape[1:]), (losses.shape[0], *shape))
-    sides = np.broadcast_to(sides.reshape(*sides.shape[:3], *wide, *sides.shape[3:]), (*sides.shape[:2], *losses.shape))
     epsilons, deltas = np.zeros((2, *shape, _POINTS + 1))
     tables = np.zeros((2, *shape, OUTCOMES))
     for i in np.ndindex(shape):
+        # The same setting of one run: its axes are the last ones, and an axis of length 1 serves for all.
+        own = tuple(min(k, n - 1) for k, n in zip(i[len(shape) - len(settings) :], settings, strict=True))
         count: Any = counts[i]
-        one = losses[(slice(None), *i)]
-        bounds = [(side[0][(slice(None), *i)], side[1][(slice(None), *i)]) for side in sides]
-        epsilons[i] = one[_POINTS:]
-        curves = [upper_bounds(count, one, upper, epsilons[i]) for _, upper in bounds]
-        deltas[i] = np.max(curves, axis=0)
-        worst = int(np.argmax([np.sum(curve > at_delta) for curve in curves]))
+        losses = curve.losses[(slice(None), *own)]
+        lower, upper = (side[(slice(None), slice(None), *own)] for side in (curve.lower, curve.upper))
+        epsilons[i] = losses[_POINTS:]
+        found = [upper_bounds(count, losses, side, epsilons[i]) for side in upper]
+        deltas[i] = np.max(found, axis=0)
+        worst = int(np.argmax([np.sum(side > at_delta) for side in found]))
         target = float(np.interp(-at_delta, -deltas[i], epsilons[i]))
-        p, q = attained(count, one, *bounds[worst], target)
+        p, q = attained(count, losses, lower[worst], upper[worst], target)
         # The pair of `remove` comes first.
         tables[(slice(None), *i)] = (q, p) if worst else (p, q)
     return FromProfile(epsilons, deltas), FromTables(tables[0], tables[1])
