@@ -11,8 +11,8 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.reports import folder as _folder
-from jaxacct.reports.document import Statement
-from jaxacct.reports.words import Run, filled, paragraphs, run_of_journal, run_of_report, up
+from jaxacct.reports.document import Statement, least_mu
+from jaxacct.reports.words import filled, paragraphs, run_of_journal, run_of_report, up
 from jaxacct.training.durable_runs.kept_filter import RELATION, promise
 from jaxacct.training.durable_runs.records import made
 
@@ -62,7 +62,7 @@ def _of_run(path: Path, delta: float | None) -> Statement:
         is_bound=run.epsilon is not None,
         epsilon=run.epsilon,
         delta=run.delta,
-        mu=_mu(held.filter, run),
+        mu=None if held.filter is None or run.epsilon is None else least_mu(held.filter.guarantee),
         steps=run.steps,
         records=run.records,
         noise=run.noise,
@@ -113,6 +113,7 @@ def _of_ledger(place: str, delta: float | None) -> Statement:
         is_bound=epsilon is not None,
         epsilon=epsilon,
         delta=delta,
+        mu=None if epsilon is None else least_mu(guarantee),
         steps=len(admitted),
         others={"spent": reading.spent.epsilon} if reading.spent.epsilon is not None else {},
         public=["the requests, their answers and their labels"],
@@ -120,13 +121,3 @@ def _of_ledger(place: str, delta: float | None) -> Statement:
         source={"kind": "ledger", "seal": head},
         text=filled(parts),
     )
-
-
-def _mu(filter: Any, run: Run) -> float | None:
-    """The least mu found for which the whole is (mu, delta / 10)-approximate GDP."""
-    from jaxacct.losses.compare.gaussian_order import mu_of
-
-    if filter is None or run.epsilon is None or not run.from_filter:
-        return None
-    found = float(np.asarray(mu_of(filter.guarantee.profile(), delta=run.delta / 10).dominating))
-    return found if np.isfinite(found) else None

@@ -23,7 +23,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "is_bound": ({"type": "boolean"}, "true for a proven bound"),
     "epsilon": (_NUMBER, "an upper bound at delta; null where none is proven"),
     "delta": ({"type": "number"}, "the failure probability"),
-    "mu": (_NUMBER, "the whole is (mu, delta / 10)-approximate GDP; null where that is not known"),
+    "mu": (_NUMBER, "the whole is mu-GDP up to a delta of 1e-10, as `gdp_summary` says; null where no mu is"),
     "steps": ({"type": ["integer", "null"]}, "steps or admitted requests"),
     "records": ({"type": ["integer", "null"]}, "number of records, public"),
     "noise": ({"type": ["array", "null"]}, "least and largest noise multiplier"),
@@ -182,6 +182,14 @@ def spread(ends: list[float]) -> str:
     """A range of numbers in words."""
     low, high = ends
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+
+
+def least_mu(mechanism: Any, steps: int = 1) -> float | None:
+    """The least mu found for a mechanism or a guarantee, as `FIELDS` says; None where there is none."""
+    from jaxacct.summaries.gdp import gdp_summary
+
+    found = float(gdp_summary(mechanism, steps=steps).mu.upper)
+    return found if math.isfinite(found) else None
 
 
 _TYPES = {"string": str, "number": (int, float), "integer": int, "boolean": bool, "object": dict, "array": list}

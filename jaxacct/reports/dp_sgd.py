@@ -10,7 +10,7 @@ import textwrap
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
 from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
-from jaxacct.reports.document import Statement
+from jaxacct.reports.document import Statement, least_mu
 from jaxacct.training.durable_runs.records import made
 
 _THEOREM = (
@@ -101,6 +101,7 @@ def dp_sgd_statement(
         is_bound=True,
         epsilon=poisson,
         delta=float(delta),
+        mu=least_mu(step, steps),
         steps=steps,
         records=records,
         noise=[noise_multiplier, noise_multiplier],

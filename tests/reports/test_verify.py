@@ -354,6 +354,7 @@ def test_the_command_says_what_it_found(folder, capsys):
 def test_the_schema_lists_every_field_and_the_registry_says_unknown():
     made = dp_sgd_statement(records=1000, batch=100, epochs=2, noise_multiplier=2.0)
     schema = Statement.schema()
+    assert made.mu == float(jaxacct.gdp_summary(PoissonSampled(Gaussian(2.0), made.rate[0]), steps=20).mu.upper)
     assert set(schema["properties"]) == set(json.loads(made.to_json())) == set(schema["required"])
     fields = made.registry()
     assert fields["registry of deployments"]["tier 1"]["data curator"] == "unknown"
