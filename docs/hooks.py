@@ -42,6 +42,7 @@ ROOMS = (
     "filters",
     "expost",
     "adversary",
+    "papers",
     "losses",
     "training",
     "audit",
@@ -55,8 +56,7 @@ ROOMS = (
 MODULES = {
     "losses": (
         "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
-        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
-        "approximations.central_limit", "renyi", "renyi.zcdp",
+        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "renyi", "renyi.zcdp",
     ),
     "expost": ("definitions", "reduction", "scales", "exact"),
     "ledger": ("errors",),

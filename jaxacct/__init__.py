@@ -16,6 +16,9 @@ if TYPE_CHECKING:
         adversary as adversary,
     )
     from jaxacct import (
+        attacks as attacks,
+    )
+    from jaxacct import (
         audit as audit,
     )
     from jaxacct import (
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     )
     from jaxacct import (
         mechanisms as mechanisms,
+    )
+    from jaxacct import (
+        papers as papers,
     )
     from jaxacct import (
         plotting as plotting,

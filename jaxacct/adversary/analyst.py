@@ -95,7 +95,7 @@ def evaluate(
 
 
 def _cells(query: Query, grid: LossGrid, relation: str) -> list[_Cells]:
-    """One for each direction."""
+    """Cuts a query at the lattice points, once for each direction of the relation."""
     sides = directions(query, relation) if isinstance(query, Mechanism) else []
     if not sides or any(len(parts) != 1 or np.any(np.asarray(parts[0][1]) != 1) for parts in sides):
         raise ValueError(f"queries must be mechanisms that run once, got {type(query).__name__}")

@@ -122,7 +122,7 @@ class Game:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the game."""
+        """The number of rounds that are played at most."""
         return len(self.after)
 
 

@@ -14,7 +14,7 @@ class Share(Protocol):
     """A number that has no short fraction."""
 
     def ball(self) -> arb:
-        """At the current precision."""
+        """The number as a ball at the current precision."""
         ...
 
 
@@ -50,7 +50,7 @@ def around_zero(most: arb) -> arb:
 
 
 def gaussian_tail(x: arb) -> arb:
-    """Pr[N(0, 1) > x]."""
+    """The probability that a standard normal variable exceeds x."""
     return (x / arb(2).sqrt()).erfc() / 2
 
 

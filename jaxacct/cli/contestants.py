@@ -36,7 +36,7 @@ class Schedule(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Of all parts."""
+        """The number of steps of all parts together."""
         return sum(count for _, count in self.parts)
 
     def whole(self) -> Composed:
@@ -44,7 +44,7 @@ class Schedule(NamedTuple):
         return Composed([part for part, _ in self.parts], [count for _, count in self.parts])
 
     def first(self, steps: int) -> Schedule:
-        """Its first steps."""
+        """The run up to its first ``steps`` steps."""
         parts, left = [], steps
         for part, count in self.parts:
             if left > 0:

@@ -32,7 +32,7 @@ class Page(click.Command):
     """A command whose options are listed under headings: those of DP-SGD first, the others as they first appear."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options."""
+        """Writes the options under their headings."""
         sections: dict[str, list[tuple[str, str]]] = {FIRST: []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -67,7 +67,7 @@ class FilterName(click.Choice):
     """Names of filters, with hyphens or underscores."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The name with underscores."""
+        """The name as the library spells it, with underscores."""
         from jaxacct.filters.names import canonical
 
         return super().convert(canonical(value), param, ctx)
@@ -114,7 +114,7 @@ def csv_or_json(command: Command) -> Command:
 
 
 def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:
-    """``--output``."""
+    """The option ``--output`` of a command, a file to write."""
     return under("Output")(
         "-o",
         "--output",

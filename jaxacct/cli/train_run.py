@@ -20,7 +20,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.start import cache_compilations
 
-# Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
+# The moment approximations are good from here on (docs/errata.md, 6).
 _TRUSTED_SIGMA = 2.0
 
 

@@ -187,7 +187,7 @@ class ExPostResult:
             delta: the odometer's failure probability, in (0, 1).
 
         Raises:
-            ValueError: a ``delta`` out of range, or an epsilon returned by ``spent`` that is none.
+            ValueError: a ``delta`` out of range, or a negative or NaN epsilon returned by ``spent``.
 
         A `RenyiOdometer` needs no such validity from elsewhere: `convert` its result instead.
         """

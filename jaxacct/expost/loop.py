@@ -61,7 +61,7 @@ class Released:
 
 
 def scalar(score: Array) -> Array:
-    """``score`` itself."""
+    """Returns ``score`` if it is a scalar and raises ValueError otherwise."""
     try:
         _validate.number(accurate=score)
     except ValueError:

@@ -33,8 +33,9 @@ __all__ = ["brownian_path", "brownian_step", "laplace_path", "precision_weighted
 def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
 
-    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected). The releases 1 to i are
-    ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at them (Section 5).
+    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
+    releases 1 to i are ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at
+    them (Section 5).
     The path is drawn from its least time upwards, where increments are independent.
 
     Args:

@@ -31,7 +31,7 @@ class Source(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What the epsilons mean."""
+        """The definition of ex-post privacy under which the epsilons count."""
         ...
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
@@ -47,7 +47,7 @@ class _Reduction:
     """Sources whose latest release holds all earlier ones: they cost what the latest one does."""
 
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
-        """The budgets themselves."""
+        """The budgets: the first i releases cost what the i-th does alone."""
         return epsilons
 
 
@@ -75,7 +75,7 @@ class Brownian(_Reduction, _Gaussian):
     """The Brownian mechanism; see `brownian_path` for the arguments and the theorem."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
+        """All releases, as a pytree with a leading axis of the budgets."""
         return brownian_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
 
 
@@ -84,7 +84,7 @@ class PrecisionWeighted(_Reduction, _Gaussian):
     """The sequential precision-weighted Gaussian mechanism; see `precision_weighted_path`."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
+        """All releases, as a pytree with a leading axis of the budgets."""
         return precision_weighted_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
 
 
@@ -101,7 +101,7 @@ class LaplaceReduction(_Reduction):
         check_sizes(sensitivity=self.sensitivity)
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
+        """All releases, as a pytree with a leading axis of the budgets."""
         return laplace_path(key, self.value, epsilons, sensitivity=self.sensitivity)
 
 

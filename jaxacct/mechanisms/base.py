@@ -42,7 +42,7 @@ class Mechanism:
 
     @property
     def _name(self) -> str:
-        """What errors call it."""
+        """The name by which error messages call this mechanism."""
         return type(self).__name__
 
     @property
@@ -105,7 +105,7 @@ class Mechanism:
         return self
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
-        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.fixed_direction.FixedDirection`.
+        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.known_attack.KnownAttack`.
 
         Args:
             direction: ``"remove"`` or ``"add"``: whether the record goes or comes.

@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
-from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -103,7 +103,7 @@ class RandomAllocation(Mechanism):
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
-        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
+        return unchecked(KnownAttack, mechanism=of_witness(self, relation))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
         """What a test makes of an epoch. A replaced record adds nothing."""

@@ -8,6 +8,7 @@ import pytest
 import jaxacct
 from jaxacct import FromTables, LossGrid, PrivacyProfile, expost, mechanisms
 from jaxacct.losses.compare import gaussian_order
+from jaxacct.losses.compare.chain import is_chain
 
 GRID = LossGrid(0.02, -200, 401)
 P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
@@ -48,8 +49,8 @@ def test_orders_of_curves():
     )
     best = jax.jit(lambda a, b: jaxacct.supremum([a, b]))(wide[1], narrow[1])
     np.testing.assert_allclose(best.excess, wide[1].excess, atol=1e-7)
-    chain = jax.jit(lambda a, b: jaxacct.losses.compare.chain.is_chain([a, b]))(wide[0], narrow[0])
-    assert chain.verdict == jaxacct.losses.compare.chain.is_chain([wide[0], narrow[0]]).verdict
+    chain = jax.jit(lambda a, b: is_chain([a, b]))(wide[0], narrow[0])
+    assert chain.verdict == is_chain([wide[0], narrow[0]]).verdict
     order = jax.jit(jaxacct.dominates)(wide[0], narrow[1])
     assert order.verdict == jaxacct.dominates(wide[0], narrow[1]).verdict
     inside, outside = (jax.tree.map(float, mu(wide[0])) for mu in (jax.jit(gaussian_order.mu_of), gaussian_order.mu_of))

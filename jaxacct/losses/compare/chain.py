@@ -45,7 +45,7 @@ class Chain(NamedTuple):
 
     @property
     def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
+        """The verdict as a word: "yes", "no" or "undecided"."""
         return WORDS[int(self.verdict)]
 
 

@@ -7,6 +7,7 @@ So its numbers describe a limit and are no privacy guarantee; ``delta_over_const
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +17,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
-from jaxacct.losses.approximations.moments import Moments, loss_moments
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.papers.moments import Moments, approximate_moments, loss_moments
 
-__all__ = ["CLT", "clt", "clt_of_box"]
+__all__ = ["CLT", "clt", "clt_of_box", "clt_of_budget"]
 
 _POINTS = 33  # of a box, along each side
 
@@ -95,18 +96,45 @@ def clt_of_box(
     """
     least_steps = steps if least_steps is None else least_steps
     _validate.count(steps=steps, least_steps=least_steps)
-    for name, ends in (("rate", rate), ("sigma", sigma)):
-        if len(ends) != 2 or not ends[0] <= ends[1]:
-            raise ValueError(f"{name} must be a smallest and a largest value, got {ends!r}")
     if least_steps > steps:
         raise ValueError(f"least_steps must be at most steps = {steps}, got {least_steps}")
-    rates, sigmas = np.meshgrid(np.linspace(*rate, _POINTS), np.geomspace(*sigma, _POINTS), indexing="ij")
+    rates, sigmas = _box(rate, sigma)
     each = loss_moments(PoissonSampled(Gaussian(sigmas), rates))
     with quiet_float64():
         # Means under Q are negative: the end of least size is the largest of them.
         low = jax.tree.map(lambda m: np.sign(m.ravel()[0]) * np.min(np.abs(m)) * least_steps, each)
         high = jax.tree.map(lambda m: np.sign(m.ravel()[0]) * np.max(np.abs(m)) * steps, each)
         return concrete(_theorem(low, high, each))
+
+
+def clt_of_budget(budget: ArrayLike, regime: str, sigma: tuple[float, float], rate: tuple[float, float]) -> CLT:
+    """Theorem 4.3: the filter `jaxacct.filters.approximate_gdp` with its budget spent, and parameters in a box.
+
+    The filter fixes the sum of the approximate means to B, and with it that of the approximate variances to 2 B. The
+    sums of the moments themselves are off by the approximations' relative errors, of which the largest on either side,
+    over 33 x 33 points of the box, are taken: a survey and no proof, as in `clt_of_box`.
+
+    Raises:
+        ValueError: ends that are out of range or out of order.
+    """
+    _validate.scalar(_validate.positive, budget=budget)
+    rates, sigmas = _box(rate, sigma)
+    box = PoissonSampled(Gaussian(sigmas), rates)
+    each, rough = loss_moments(box), approximate_moments(box, regime).moments
+    with quiet_float64():
+        total = float64(budget)
+        share = jax.tree.map(lambda a, b: np.asarray(a) / np.asarray(b), each, rough)
+        units = Moments(total, -total, 2.0 * total, 2.0 * total, 0.0, 0.0)
+        low, high = (jax.tree.map(lambda x, s, end=end: x * end(s), units, share) for end in (np.min, np.max))
+        return concrete(_theorem(low, high, each))
+
+
+def _box(rate: tuple[float, float], sigma: tuple[float, float]) -> Sequence[np.ndarray]:
+    """Rates and noise multipliers at 33 x 33 points of a box, corners included."""
+    for name, ends in (("rate", rate), ("sigma", sigma)):
+        if len(ends) != 2 or not ends[0] <= ends[1]:
+            raise ValueError(f"{name} must be a smallest and a largest value, got {ends!r}")
+    return np.meshgrid(np.linspace(*rate, _POINTS), np.geomspace(*sigma, _POINTS), indexing="ij")
 
 
 def _theorem(low: Moments, high: Moments, each: Moments) -> CLT:

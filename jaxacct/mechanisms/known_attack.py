@@ -1,4 +1,4 @@
-"""`FixedDirection`: the best attack known on a mechanism whose upper bound may be more than its worst case."""
+"""`KnownAttack`: the best attack known on a mechanism whose upper bound may be more than its worst case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxacct.mechanisms.pairs.base import Runs
 
 
 @mechanism
-class FixedDirection(Mechanism):
+class KnownAttack(Mechanism):
     """``mechanism`` with the pairs of its :meth:`Mechanism._attained`, which go one way in every step.
 
     Under `replace` the new record is one of the others in every step, or the old one is: what is run on differs as if

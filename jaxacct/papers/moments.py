@@ -140,8 +140,8 @@ def _reversed(mechanism: Mechanism, relation: str) -> Any:
 
 def _by_atoms(pair: Pair, reverse: Any) -> Moments:
     """Moments of a pair from its atoms, and under Q those of the reversed pair's with the loss's sign turned."""
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves((pair, reverse))):
-        raise ValueError("mechanism must have scalar parameters, but for Gaussians, got a batch")
+    if any(np.ndim(one.infinity()) for one in (pair, reverse)):
+        raise ValueError("mechanism must have scalar parameters, but for Gaussians, got a batch of them")
     (mean_p, variance_p, third_p), (mean_q, variance_q, third_q) = (_of_atoms(one) for one in (pair, reverse))
     return Moments(mean_p, -mean_q, variance_p, variance_q, third_p, third_q)
 
