@@ -50,6 +50,7 @@ ROOMS = (
     "plotting",
     "interop",
     "ledger",
+    "release",
     "reports",
 )
 # Rooms with public names in their modules, beside those of the room or without any.

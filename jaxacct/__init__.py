@@ -12,48 +12,21 @@ from jaxacct._on_demand import on_demand
 from jaxacct._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from jaxacct import (
-        adversary as adversary,
-    )
-    from jaxacct import (
-        attacks as attacks,
-    )
-    from jaxacct import (
-        audit as audit,
-    )
-    from jaxacct import (
-        certificates as certificates,
-    )
-    from jaxacct import (
-        expost as expost,
-    )
-    from jaxacct import (
-        filters as filters,
-    )
-    from jaxacct import (
-        interop as interop,
-    )
-    from jaxacct import (
-        ledger as ledger,
-    )
-    from jaxacct import (
-        losses as losses,
-    )
-    from jaxacct import (
-        mechanisms as mechanisms,
-    )
-    from jaxacct import (
-        papers as papers,
-    )
-    from jaxacct import (
-        plotting as plotting,
-    )
-    from jaxacct import (
-        reports as reports,
-    )
-    from jaxacct import (
-        training as training,
-    )
+    from jaxacct import adversary as adversary
+    from jaxacct import attacks as attacks
+    from jaxacct import audit as audit
+    from jaxacct import certificates as certificates
+    from jaxacct import expost as expost
+    from jaxacct import filters as filters
+    from jaxacct import interop as interop
+    from jaxacct import ledger as ledger
+    from jaxacct import losses as losses
+    from jaxacct import mechanisms as mechanisms
+    from jaxacct import papers as papers
+    from jaxacct import plotting as plotting
+    from jaxacct import release as release
+    from jaxacct import reports as reports
+    from jaxacct import training as training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.accounting.calibration import calibrate
     from jaxacct.accounting.noise_planning import plan_noise
@@ -89,6 +62,7 @@ if TYPE_CHECKING:
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
     from jaxacct.selection import PrivateSelection
@@ -124,6 +98,7 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
     "calibrate",
     "certify",

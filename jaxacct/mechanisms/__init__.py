@@ -16,6 +16,7 @@ from jaxacct.mechanisms.shuffled import Shuffled
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.user_level import UserLevel
 from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
@@ -42,5 +43,6 @@ __all__ = [
     "Shuffled",
     "Skellam",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
 ]

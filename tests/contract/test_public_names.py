@@ -42,7 +42,18 @@ def test_only_public_names_are_used(file):
     assert not private + [name for name in used if name.startswith("_") and not name.startswith("__")]
 
 
-FACES = ("", ".adversary", ".audit", ".certificates", ".expost", ".filters", ".interop", ".ledger", ".plotting")
+FACES = (
+    "",
+    ".adversary",
+    ".audit",
+    ".certificates",
+    ".expost",
+    ".filters",
+    ".interop",
+    ".ledger",
+    ".plotting",
+    ".release",
+)
 
 
 def test_star_imports_need_no_extra_and_calls_name_the_missing_one():

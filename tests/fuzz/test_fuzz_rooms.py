@@ -1,4 +1,4 @@
-"""Hostile arguments of `adversary`, `audit`, `expost` and `training`: named, or in time."""
+"""Hostile arguments of `adversary`, `audit`, `expost`, `release` and `training`: named, or in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, training
+from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, filters, release, training
 from tests.fuzz.common import VALUES, Case, at_length, fuzz, some
 
 KEY = jax.random.key(0)
@@ -110,9 +110,21 @@ TRAINING = {
     "seeded_keys": case(training.seeded_keys, seed=1),
     "warmup_decay": case(training.warmup_decay, **PLAN),
 }
+BUDGET = filters.pure_dp(1.0)
+PEOPLE = {"budget": BUDGET, "scale": 50, "relation": "add_or_remove", "max_rows": 1, "state": BUDGET.init()}
+BOUNDS = {"lower": 0, "upper": 5, "grid": 1}
+RELEASE = {
+    "bounded_sum": case(release.bounded_sum, values=[1, 2], **PEOPLE | BOUNDS),
+    "count": case(release.count, flags=[True, False], **PEOPLE),
+    "discrete_gaussian": case(release.discrete_gaussian, "size", sigma=1, size=2),
+    "discrete_laplace": case(release.discrete_laplace, "size", scale=1, size=2),
+    "histogram": case(release.histogram, values=["a"], bins=["a", "b"], **PEOPLE),
+    "mean": case(release.mean, values=[1, 2], **PEOPLE | BOUNDS | {"scale": (50, 50)}),
+}
 CASES = {f"expost.{name}": make for name, make in EXPOST.items()}
 CASES |= {f"adversary.{name}": make for name, make in ADVERSARY.items()}
 CASES |= {f"audit.{name}": make for name, make in AUDIT.items()}
+CASES |= {f"release.{name}": make for name, make in RELEASE.items()}
 CASES |= {f"training.{name}": make for name, make in TRAINING.items()}
 DEAR = {"adversary.natural_residue"}
 
