@@ -30,10 +30,10 @@ def loss(params, row):
 
 def ran(folder, steps=(6, 8), settings=None, plan=PLAN, report=True):
     """A run that was killed once (one attempt for each number of steps), with its report."""
-    split = training.make_split_step(loss, SGD, plan.filter, plan.schedule, clip_norm=1.0)
+    step = training.make_step(loss, SGD, plan.filter, plan.schedule, clip_norm=1.0)
     for last in steps:
         state = training.init_state(PARAMS, SGD, plan.filter, plan.schedule, training.fresh_keys())
-        with training.durable_run(folder, split, state, plan.filter, resume=True, every=4, settings=settings) as run:
+        with training.durable_run(folder, step, state, plan.filter, resume=True, every=4, settings=settings) as run:
             outcome = training.fit(run.step, run.state, DATA, steps=last, evaluate=lambda params: 0.5, before=run)
             if last == steps[-1]:
                 run.save(outcome.state)
@@ -91,10 +91,10 @@ def test_a_report_without_a_journal_is_replayed_from_its_history(tmp_path, whole
 
 @pytest.mark.parametrize("filter", [filters.gdp(1.0), filters.zcdp(0.4), filters.renyi_any(8.0, 1e-5, orders=[4, 8])])
 def test_a_filter_of_any_kind_is_asked_again(tmp_path, filter):
-    schedule = training.adaptive(8.0, 1.0, 6)
-    split = training.make_split_step(loss, SGD, filter, schedule, clip_norm=1.0)
+    schedule = training.schedules.adaptive(8.0, 1.0, 6)
+    step = training.make_step(loss, SGD, filter, schedule, clip_norm=1.0)
     state = training.init_state(PARAMS, SGD, filter, schedule, training.fresh_keys())
-    with training.durable_run(tmp_path / "run", split, state, filter) as run:
+    with training.durable_run(tmp_path / "run", step, state, filter) as run:
         training.fit(run.step, run.state, DATA, steps=5, evaluate=lambda params: 0.5)
     assert verify(tmp_path / "run").holds
 

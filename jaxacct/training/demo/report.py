@@ -22,7 +22,7 @@ from jaxacct.training.budget import Budget
 from jaxacct.training.durable_runs import kept_filter
 from jaxacct.training.durable_runs.records import made
 from jaxacct.training.durable_runs.run import DurableRun
-from jaxacct.training.loop import Outcome, StepRecord
+from jaxacct.training.loop import FitResult, StepRecord
 from jaxacct.training.schedules import step_mechanism
 
 # A PLD composition takes at most this many different mechanisms in reasonable time.
@@ -56,7 +56,7 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     )
 
 
-def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Report]:
+def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, Report]:
     """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
@@ -66,7 +66,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Re
       an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
       guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
     """
-    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.scalar(_validate.probability, delta=delta)
     drawn = None if budget.sampler is None else (budget.sampler.mechanism, budget.sampler.steps)
@@ -124,7 +124,7 @@ def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
 
 
 def make_report(
-    outcome: Outcome,
+    outcome: FitResult,
     budget: Budget,
     *,
     delta: float,
@@ -145,7 +145,7 @@ def make_report(
         settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
-    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.instance(dict, data=data, settings=settings)
     if not isinstance(seeded, bool):
