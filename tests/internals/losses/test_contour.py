@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
+from jaxacct.losses.engines.inversion.inversion_bounds import Size, inversion_bounds
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from tests.losses.test_contour import SETTINGS
 
@@ -11,7 +11,7 @@ from tests.losses.test_contour import SETTINGS
 def _bounds(kind, size, settings, goal, worst=None):
     noise, rate, reverse, steps = (np.array(column, float)[:, None] for column in zip(*settings, strict=True))
     with np.errstate(all="ignore"):
-        return contour_bounds(kind, size, GaussianPair(noise, rate, reverse), steps, goal, worst)
+        return inversion_bounds(kind, size, (GaussianPair(noise, rate, reverse),), steps, goal, worst)
 
 
 EPSILONS = np.array([2.0, 2.0, 1.5, 1.0, 30.0, 2.0, 1.0, 6.0])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxacct._numerics.log1p import log1p
-from jaxacct.losses.engines.contour.points import placed
-from jaxacct.losses.engines.contour.quadrature import log_moments, quadrature
+from jaxacct.losses.engines.lines.gaussian_points import placed
+from jaxacct.losses.engines.lines.gaussian_quadrature import log_moments, quadrature
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 

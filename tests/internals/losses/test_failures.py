@@ -5,16 +5,8 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.engines import split_failures as failures
-from jaxacct.losses.engines.run import Options
+from jaxacct.losses.engines.narrowing import Options
 from jaxacct.mechanisms.pairs.response import ResponsePair
-
-
-@pytest.fixture(autouse=True)
-def _the_contour_alone(monkeypatch):
-    def refused(*_):
-        raise AssertionError("Gaussians alone are left, and they need no discrete laws")
-
-    monkeypatch.setattr("jaxacct.losses.engines.run._universal_numpy", refused)
 
 
 class _Table:

@@ -1,4 +1,4 @@
-"""The engine of discrete laws: sound wherever, tight where it is meant for."""
+"""The inversion of any composition: sound wherever, tight where it is meant for."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rows import Row
 from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
-from jaxacct.losses.engines.discrete_laws import bounds as universal
-from jaxacct.losses.engines.discrete_laws.bounds import Size, universal_bounds
+from jaxacct.losses.engines.inversion.inversion_bounds import Size, inversion_bounds
+from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
 from jaxacct.losses.engines.laws import cells
 from jaxacct.mechanisms.pairs.cells import placed
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -41,7 +41,7 @@ def gaussian(noise):
 def bounds(kind, size, pairs, counts, goal):
     """Bounds of a batch; ``counts`` has a row for each of its settings."""
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        return universal_bounds(kind, size, pairs, np.array(counts, float), np.atleast_1d(np.asarray(goal, float)))
+        return inversion_bounds(kind, size, pairs, np.array(counts, float), np.atleast_1d(np.asarray(goal, float)))
 
 
 def true_delta(epsilon, delta, count, noise, steps, at):
@@ -228,7 +228,7 @@ def test_a_compiled_plan_finds_the_tilt_that_numpy_finds():
     with jax.enable_x64(True), np.errstate(all="ignore"):
         batch = Batch.of(PoissonSampled(Laplace(1.0), 0.1), [1e-3, 2e-3], 10, "remove", np)
         groups, counts = grouped(batch.query[0], batch.query[1], np)
-        expected = universal.plan_of("epsilon", groups, counts, batch.query[2]).theta
+        expected = tilt_plan("epsilon", groups, counts, batch.query[2]).theta
         inputs = jax.tree.map(jax.numpy.asarray, (groups, counts, batch.query[2]))
-        found = jax.jit(lambda *inputs: universal.plan_of("epsilon", *inputs).theta)(*inputs)
+        found = jax.jit(lambda *inputs: tilt_plan("epsilon", *inputs).theta)(*inputs)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
