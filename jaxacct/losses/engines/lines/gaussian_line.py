@@ -33,8 +33,8 @@ class GaussianLine(NamedTuple):
 
     def totals(self) -> Totals:
         """All but what the taper leaves out; the largest loss is the pair's."""
-        none, left = 0.0 * self.pair.noise, left_out(self.pair, self.cut)
-        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
+        left = left_out(self.pair, self.cut)
+        return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
 
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped
@@ -180,19 +179,11 @@ def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Ti
 
 
 def log_moments(pair: GaussianPair, tilts: Array, cut: Array, points: Points) -> Array:
-    """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
-    return _log_moment(_tilted(pair, tilts, cut, _thinned(points)))
+    """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts``; inf where the points do not suit.
 
-
-def law_and_moments(
-    pair: GaussianPair, theta: Array, tilts: Array, cut: Array, points: Points
-) -> tuple[_Tilted | None, Array]:
-    """:func:`log_moments`, and in a program the law tilted by ``theta`` for :func:`quadrature`, in the same work."""
-    xp = array_module(tilts)
-    if xp is np:
-        return None, log_moments(pair, tilts, cut, points)
-    every = _tilted(pair, xp.concatenate([theta[None], tilts]), cut, points)
-    return jax.tree.map(lambda x: x[0], every), _log_moment(every)[1:]
+    In NumPy from every second point; a program has the same operations for this and for :func:`quadrature`.
+    """
+    return _log_moment(_tilted(pair, tilts, cut, _thinned(points) if array_module(tilts) is np else points))
 
 
 def _log_moment(law: _Tilted) -> Array:
@@ -202,17 +193,15 @@ def _log_moment(law: _Tilted) -> Array:
     return xp.where(error < 0.5, law.log_total + 2.0 * error, np.inf)
 
 
-def quadrature(
-    pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int, law: _Tilted | None = None
-) -> Quadrature:
+def quadrature(pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int) -> Quadrature:
     """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
 
-    ``law`` is from :func:`law_and_moments`. Every constant is counted in docs/proofs/quadrature.md.
+    Every constant is counted in docs/proofs/quadrature.md.
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
     beta = exponent_at(pair.reverse, theta)
-    weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
+    weights, total, log_total, relative, beyond, strip_at_0 = _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
     losses, mean, phase = centred(pair.reverse, points.psi, points.off, weights)
     still = stopped((pair, beta, cut, points))

@@ -14,7 +14,7 @@ from jaxacct._numerics.rounding import UNIT
 
 
 class Totals(NamedTuple):
-    """What is known of a line's law as a whole, shape ``(B, K)``.
+    """What is known of a line's law as a whole, shape ``(B, K)``; 0.0 where that is all there is to know.
 
     Attributes:
         least_infinite, most_infinite: bounds of P(L = inf).
@@ -23,10 +23,10 @@ class Totals(NamedTuple):
         largest: no finite loss is above.
     """
 
-    least_infinite: Array
-    most_infinite: Array
-    left_out: Array
-    log_mass: Array
+    least_infinite: Array | float
+    most_infinite: Array | float
+    left_out: Array | float
+    log_mass: Array | float
     largest: Array
 
 

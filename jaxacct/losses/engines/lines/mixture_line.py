@@ -96,10 +96,10 @@ class MixtureLine(NamedTuple):
 
     def totals(self) -> Totals:
         """All but what the taper leaves out; the largest loss is the pair's."""
-        none, xp = 0.0 * self.theta, array_module(self.cut)
+        xp = array_module(self.cut)
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
         left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + HIDDEN * self.shifts.shape[-1], 0.0)
-        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
+        return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.most)
 
     def _loss(self, t: Array) -> _Loss:
         """At ``t`` of shape ``(B, K, n)``."""

@@ -63,8 +63,7 @@ class SampledLaplaceLine(NamedTuple):
 
     def totals(self) -> Totals:
         """Nothing is left out; the largest loss is the pair's."""
-        none = 0.0 * self.epsilon
-        return Totals(none, none, none, none, self.most)
+        return Totals(0.0, 0.0, 0.0, 0.0, self.most)
 
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.
