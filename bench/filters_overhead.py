@@ -22,6 +22,10 @@ from machine import about
 
 import jaxacct
 from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
+from jaxacct.filters.residues.natural import NaturalFilter
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta
@@ -59,11 +63,11 @@ def several(query: Any) -> tuple[float, ...]:
     return tuple(sorted({max(16.0, round(order / 2)), order, 2 * order}))
 
 
-def box(query: Any, factor: float) -> filters.PricedBoxFilter:
+def box(query: Any, factor: float) -> SampledGaussianFilter:
     """From the query's noise to ``factor`` times it; what is no Gaussian is a further entry of a box of Gaussians."""
     gaussian = query.mechanism if isinstance(query, PoissonSampled) else query
     noise = gaussian.sigma if isinstance(gaussian, Gaussian) else 50.0
-    return filters.priced_box(
+    return filters.sampled_gaussian(
         sigma=(noise, factor * noise), rate=getattr(query, "rate", 1.0), epsilon=EPSILON, delta=DELTA,
         extra=() if isinstance(gaussian, Gaussian) else [query],
     )  # fmt: skip
@@ -78,20 +82,20 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "gdp": lambda _: filters.gdp(gdp_budget()),
     "gdp_residue": lambda _: filters.gdp_residue(gdp_budget()),
     "gdp_residue, a tenth of delta": lambda _: filters.gdp_residue(slack_budget(), 0.1 * DELTA, steps=1200),
-    "priced_box of this query": lambda query: box(query, 1.0),
-    "priced_box, noise up to twice": lambda query: box(query, 2.0),
-    "priced_menu of this query": lambda query: filters.priced_menu([query], epsilon=EPSILON, delta=DELTA),
+    "sampled_gaussian of this query": lambda query: box(query, 1.0),
+    "sampled_gaussian, noise up to twice": lambda query: box(query, 2.0),
+    "menu of this query": lambda query: filters.menu([query], epsilon=EPSILON, delta=DELTA),
     # Its family is this one query, whose powers are a chain: free, and its guarantee is the budget.
     "natural of this query": lambda query: filters.natural(ApproximateDP(EPSILON, DELTA), [query], MOST_ROUNDS),
 }
 
 
 def admitted(ledger: Any, query: Any) -> int | None:
-    if isinstance(ledger, filters.GDPResidueFilter) and not isinstance(query, Gaussian):
+    if isinstance(ledger, GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
-    elif isinstance(ledger, filters.PricedMenuFilter | filters.NaturalFilter):
+    elif isinstance(ledger, MenuFilter | NaturalFilter):
         query = 0  # its only entry
-    elif isinstance(ledger, filters.PricedBoxFilter) and isinstance(query, RandomizedResponse):
+    elif isinstance(ledger, SampledGaussianFilter) and isinstance(query, RandomizedResponse):
         query = 0  # its only further entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:

@@ -23,24 +23,25 @@ from machine import about
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.prices.menu import MenuFilter
 
 QUERY = PoissonSampled(Gaussian(1.0), 0.1)
 
 
-def menu(examples: int) -> filters.IndividualPricedMenuFilter:
+def menu(examples: int) -> IndividualMenuFilter:
     """64 entries over three octaves of noise. Its prices need no table: what they buy is not at issue here."""
     sigma = np.geomspace(1.0, 8.0, 64)
     noise, rate = (np.asarray(amounts.split(x)) for x in (sigma, np.full(64, 0.1)))
     prices = np.rint(6400 * sigma**-2.0).astype(np.int32)
-    common = PricedMenuFilter(prices, np.int32(500_000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
-    return filters.IndividualPricedMenuFilter(common, examples, 4 << 7)
+    common = MenuFilter(prices, np.int32(500_000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
+    return IndividualMenuFilter(common, examples, 4 << 7)
 
 
 def measured(examples: int, rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds and gigabytes a second of each job, in turns."""
     n = examples
-    ledgers = {"priced menu": menu(n), "approximate gdp": filters.individual_approximate_gdp(0.5, examples=n)}
+    ledgers = {"priced menu": menu(n), "approximate gdp": filters.per_example(filters.approximate_gdp(0.5), examples=n)}
     norms = jax.jit(lambda key: jnp.exp(jax.random.normal(key, (n,)) - 1))(jax.random.key(0))
     plain = jax.jit(lambda norms, words: words + (norms > 0.5), donate_argnums=1)
     states = {"plain step": jnp.zeros(n, jnp.int32)}

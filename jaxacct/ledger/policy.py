@@ -11,9 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters import ResidueFilter
 from jaxacct.filters.base import Filter
 from jaxacct.filters.marks import belongs
+from jaxacct.filters.residues.any_family import ResidueFilter
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
@@ -60,7 +60,7 @@ class Policy:
         if isinstance(filter, ResidueFilter):
             raise ValueError(
                 "filter must be one that a ledger can write down, got ResidueFilter, which holds functions: make the "
-                "ledger for filters.gdp_residue (any query), filters.priced_menu (a list) or filters.priced_box "
+                "ledger for filters.gdp_residue (any query), filters.menu (a list) or filters.sampled_gaussian "
                 "(sampled Gaussians of a range)"
             )
         identity = canonical.encoded(filter, "filter")

@@ -32,6 +32,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
 from jaxacct._numerics.rounding import deflated
+from jaxacct.expost.loop import Released
 from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
@@ -40,12 +41,13 @@ from jaxacct.training.checks import Tree
 from jaxacct.training.cpu_forms import in_cpu_form
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
+from jaxacct.training.release import noisy_gradient
 from jaxacct.training.sampling import lanes_of, over_pieces, poisson_sample, sample_pieces
 from jaxacct.training.schedules import least_float32, step_mechanism
-from jaxacct.training.step import noisy_gradient, updated
+from jaxacct.training.step import updated
 
 if TYPE_CHECKING:
-    from jaxacct.training.demo.models import Functional
+    from jaxacct.training.demo.models import Network
 
 _State: TypeAlias = tuple[optax.Params, optax.OptState]
 
@@ -131,7 +133,7 @@ def divided(key: jax.Array, examples: Tree, share: float) -> tuple[Tree, Tree]:
 
 
 def fit_until_accurate(
-    model: Functional,
+    model: Network,
     optimizer: optax.GradientTransformation,
     rounds: Rounds,
     train: tuple[ArrayLike, ArrayLike],
@@ -144,7 +146,7 @@ def fit_until_accurate(
     keys: RootKeys | None = None,
     physical_batch: int = 256,
     progress: Callable[[str], object] | None = None,
-) -> expost.Released:
+) -> Released:
     """Trains round by round until the noisy validation accuracy reaches ``threshold``; see the module for the claim.
 
     Args:
@@ -160,7 +162,7 @@ def fit_until_accurate(
         progress: called with a line of text after each round, published facts only.
 
     Returns:
-        `jaxacct.expost.Released`, of which ``result.output`` are the last round's parameters, ``result.epsilon`` the
+        `jaxacct.expost.loop.Released`: ``result.output`` are the last round's parameters, ``result.epsilon`` is the
         larger one of the sum of what the rounds cost and ``check_epsilon``, ``scores`` the noisy accuracies. With one
         round there is nothing to stop, and the check is asked once all the same.
 

@@ -68,7 +68,7 @@ def broken(grid=GRID) -> list[PLD]:
 def menu(scale: float = 1.0) -> Any:
     """Two sampled Gaussians."""
     entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
-    return filters.priced_menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
+    return filters.menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
 
 
 NATURAL = (Gaussian(10.0),)
@@ -294,7 +294,7 @@ CASES = {
         refuses=lambda: [additive_masses() * bad for bad in (np.nan, -1.0, 0.5)],
         rejects=lambda: [(np.ones(3), "one mass"), (PoissonSampled(Gaussian(1.0), 0.1), "symmetric")],
     ),
-    "priced-menu": Case(
+    "menu": Case(
         menu,
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(1.0), 0.1),

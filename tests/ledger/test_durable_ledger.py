@@ -12,13 +12,13 @@ from jaxacct import (
     Gaussian,
     Laplace,
     Ledger,
-    LossGrid,
     PoissonSampled,
     ZeroConcentratedDP,
     epsilon,
     filters,
 )
-from jaxacct.ledger import LedgerMismatch
+from jaxacct.ledger.errors import LedgerMismatch
+from tests.contract import filter_cases as cases
 
 
 @pytest.fixture
@@ -121,11 +121,14 @@ def test_events_are_those_of_the_admitted_requests(path):
 
 
 # Every filter that has a single budget: it is written down, read back, and then is the same filter.
-_GRID = LossGrid(0.05, -40, 81)
 
 
 @pytest.mark.parametrize(
-    "bad", [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.individual_approximate_gdp(1.0, examples=3)]
+    "bad",
+    [
+        filters.per_example(filters.pure_dp(1.0), examples=3),
+        filters.per_example(filters.approximate_gdp(1.0), examples=3),
+    ],
 )
 def test_a_budget_for_each_example_is_private_and_belongs_in_no_ledger(path, bad):
     with pytest.raises(ValueError, match="filter must have one budget, charged without a look at the data"):
@@ -159,9 +162,7 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
 
 def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
     query = PoissonSampled(Gaussian(2.0), 0.1)
-    ledger = Ledger(
-        tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True
-    )
+    ledger = Ledger(tmp_path / "menu.db", filters.menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True)
     reading = ledger.charge(query).reading()
     assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
     assert reading.spent.epsilon is reading.left.epsilon is None
@@ -172,7 +173,7 @@ def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(t
 
 def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "tables"))
-    box = filters.priced_box(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
+    box = filters.sampled_gaussian(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
     with Ledger(tmp_path / "box.db", box, create=True) as ledger:
         assert repr(ledger.filter) == repr(box)
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "nothing here"))
@@ -200,7 +201,7 @@ def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_p
 
 
 def test_a_filter_that_cannot_be_written_down_is_named_with_what_will_do(tmp_path):
-    residue = filters.ResidueFilter(1.0, lambda p: p, lambda p, q: p, 3, _GRID, "remove", 1e-10)
+    residue = filters.residue(cases.response, cases.honest, 40.0, rounds=3, grid=cases.GRID)
     with pytest.raises(ValueError, match=r"write down.*make the ledger for filters\."):
         Ledger(tmp_path / "none.db", residue, create=True)
     assert not (tmp_path / "none.db").exists()

@@ -11,7 +11,9 @@ import numpy as np
 import optax
 
 from jaxacct import Gaussian, PoissonSampled, audit, filters
-from jaxacct.training import constant, init_state, load, make_step, seeded_keys
+from jaxacct.training import init_state, make_step, seeded_keys
+from jaxacct.training.demo import load_data
+from jaxacct.training.schedules import constant
 
 CLIP, LONG, PIECE, LEARNING = 1.0, 10.0, 256, 4.0
 
@@ -73,17 +75,17 @@ def loss(params, example):
 
 @functools.cache
 def digits():
-    return load("digits")
+    return load_data("digits")
 
 
-def place(number: int, key: jax.Array) -> audit.Canaries:
+def place(number: int, key: jax.Array) -> audit.placed.Canaries:
     """The digits example with so many gradient canaries, of ten clip norms each."""
     data = digits()
     params = {"w": jnp.zeros((64, 10)), "b": jnp.zeros(10)}
     return audit.canaries(loss, params, (data.train_x, data.train_y), key=key, number=number, gradient_norm=LONG * CLIP)
 
 
-def compiled(run: Run, placed: audit.Canaries):
+def compiled(run: Run, placed: audit.placed.Canaries):
     """``train(params, data, key) -> (params, scores)``, the whole run as one program.
 
     ``placed`` gives loss and shapes only, so that one program serves for all placements of as many canaries.
@@ -139,7 +141,7 @@ def compiled(run: Run, placed: audit.Canaries):
     return jax.jit(train)
 
 
-def _library(run: Run, placed: audit.Canaries, optimizer):
+def _library(run: Run, placed: audit.placed.Canaries, optimizer):
     """The same run by the library's step, under a filter that has room for it."""
     filter, schedule = filters.renyi(100.0, 1e-5, order=8.0), constant(run.sigma, run.rate, run.steps)
     step = make_step(placed.loss, optimizer, filter, schedule, clip_norm=CLIP)

@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxacct import RandomizedResponse, filters
 from jaxacct._numerics.host import on_device
-from jaxacct.filters.boxes import family as families
-from jaxacct.filters.boxes import kernels, lines
-from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.look_up import left_by_lines
+from jaxacct.filters.prices import family as families
+from jaxacct.filters.prices import kernels, lines
+from jaxacct.filters.prices.family import UNITS, Family
+from jaxacct.filters.prices.look_up import left_by_lines
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["box_of_coins", "box_of_gaussians", "menu"]
@@ -108,7 +108,7 @@ def menu(scale: float = 1.0) -> dict[str, Any]:
     """
     queries = [RandomizedResponse(k * math.log(2)) for k in (1, 3)]
     with jax.enable_x64(True):
-        ledger = filters.priced_menu(
+        ledger = filters.menu(
             queries, epsilon=6 * math.log(2), delta=3e-2, unit=100, points=512, online=True, cache=False
         )
         budget, promise = int(ledger.budget), ledger.curves

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.filters.boxes import table
-from jaxacct.filters.boxes.look_up import either
 from jaxacct.filters.marks import marked
+from jaxacct.filters.prices import grid_table as table
+from jaxacct.filters.prices.look_up import either
 
 UNITS = 2_000_000_000
 
@@ -36,8 +36,8 @@ def tables():
     given = {"sigma": (1.2, 1.5), "rate": 0.03, "epsilon": 1.5, "delta": 1e-3}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "_SMALL", table._SMALL._replace(small=18.0))
-        other = filters.priced_box(**given, cache=False)
-    return filters.priced_box(**given), other
+        other = filters.sampled_gaussian(**given, cache=False)
+    return filters.sampled_gaussian(**given), other
 
 
 @pytest.mark.parametrize("turned", [False, True])
