@@ -2,7 +2,7 @@
 
 With t the output in units of the noise, mu = 1 / s, u = mu t - mu^2 / 2 and R(t) = 1 - q + q e^u, the loss is
 log R (`remove`) or -log R (`add`), and E_P[exp(z L)] = A(b) = E_{t ~ N(0,1)}[g R^b] with b = 1 + z or b = -z, and
-for `remove` a taper g (:mod:`jaxacct.losses.engines.contour.taper`). For z = theta + i w, beta = Re b.
+for `remove` a taper g (:mod:`jaxacct.losses.engines.lines.taper`). For z = theta + i w, beta = Re b.
 
 The integral is a trapezoid rule of step h. On a strip |Im t| = y, with v = mu y < pi and p = q e^u / R at Re t, the
 integrand's modulus is at most exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2) times the
@@ -16,39 +16,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent_at, slope_at_0
-from jaxacct.losses.engines.contour.taper import CURVATURE, HALF_LOG_2PI, steepened
+from jaxacct.losses.engines.lines.gaussian_points import Points, cell_bounds, exponent_at, slope_at_0
+from jaxacct.losses.engines.lines.line import Quadrature, centred
+from jaxacct.losses.engines.lines.taper import CURVATURE, HALF_LOG_2PI, steepened
+from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use
-
-
-class Quadrature(NamedTuple):
-    """``|sum_i weights_i exp(i w losses_i) - phi(w)| <= error`` for the law tilted by theta at w = 0, d, 2 d, ...
-
-    Attributes:
-        log_total: log of E_P[exp(theta L)], within the first error of it.
-        weights: shape ``(..., S)``, non-negative, total 1 up to rounding.
-        losses: loss minus ``mean``, shape ``(..., S)``.
-        mean: the tilted mean that was taken off; exactly the number that must be added back.
-        error: shape ``(..., nodes)``.
-        layer_masses, layer_lengths: uniform pieces of the law of the loss, shape ``(..., layers)``.
-    """
-
-    log_total: Array
-    weights: Array
-    losses: Array
-    mean: Array
-    error: Array
-    layer_masses: Array
-    layer_lengths: Array
 
 
 @shared
@@ -200,19 +179,11 @@ def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Ti
 
 
 def log_moments(pair: GaussianPair, tilts: Array, cut: Array, points: Points) -> Array:
-    """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
-    return _log_moment(_tilted(pair, tilts, cut, _thinned(points)))
+    """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts``; inf where the points do not suit.
 
-
-def law_and_moments(
-    pair: GaussianPair, theta: Array, tilts: Array, cut: Array, points: Points
-) -> tuple[_Tilted | None, Array]:
-    """:func:`log_moments`, and in a program the law tilted by ``theta`` for :func:`quadrature`, in the same work."""
-    xp = array_module(tilts)
-    if xp is np:
-        return None, log_moments(pair, tilts, cut, points)
-    every = _tilted(pair, xp.concatenate([theta[None], tilts]), cut, points)
-    return jax.tree.map(lambda x: x[0], every), _log_moment(every)[1:]
+    In NumPy from every second point; a program has the same operations for this and for :func:`quadrature`.
+    """
+    return _log_moment(_tilted(pair, tilts, cut, _thinned(points) if array_module(tilts) is np else points))
 
 
 def _log_moment(law: _Tilted) -> Array:
@@ -222,17 +193,15 @@ def _log_moment(law: _Tilted) -> Array:
     return xp.where(error < 0.5, law.log_total + 2.0 * error, np.inf)
 
 
-def quadrature(
-    pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int, law: _Tilted | None = None
-) -> Quadrature:
+def quadrature(pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int) -> Quadrature:
     """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
 
-    ``law`` is from :func:`law_and_moments`. Every constant is counted in docs/proofs/quadrature.md.
+    Every constant is counted in docs/proofs/quadrature.md.
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
     beta = exponent_at(pair.reverse, theta)
-    weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
+    weights, total, log_total, relative, beyond, strip_at_0 = _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
     losses, mean, phase = centred(pair.reverse, points.psi, points.off, weights)
     still = stopped((pair, beta, cut, points))
@@ -245,15 +214,6 @@ def quadrature(
     error = 2.0 * strip + wrong + frequencies * phase[..., None]
     masses, lengths = _layers(*stopped((points, mu, beta[..., None] * points.psi, log_total + 2.0 * base, room)))
     return Quadrature(log_total, weights, losses, mean, error, masses, lengths)
-
-
-def centred(reverse: Array, psi: Array, off: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Losses less their mean, the mean, and what a phase is off by per unit of frequency; psi is off by ``off``."""
-    xp = array_module(psi)
-    loss = xp.where(reverse[..., None] > 0.5, -psi, psi)
-    mean = (weights * loss).sum(-1)
-    phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-    return loss - mean[..., None], mean, phase
 
 
 def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Array) -> tuple[Array, Array]:

@@ -14,11 +14,11 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import exponent_at
-from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
-from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
+from jaxacct.losses.engines.lines.gaussian_points import exponent_at
+from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, normalized, octaves
+from jaxacct.losses.engines.lines.uniform_layers import layers_of
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
@@ -51,17 +51,19 @@ class SampledLaplaceLine(NamedTuple):
     panels: int
 
     @classmethod
-    def of(cls, pair: SampledPair, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
-        """Of a sampled LaplacePair, on about so many points."""
-        inner = pair.inner
+    def of(cls, pair: LaplacePair | SampledPair, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
+        """Of a LaplacePair or a sample of one, on about so many points."""
         most = pair.max_loss() + 2.0 * pair.loss_error()
         panels = max(points // _NODES, 1)
-        return cls(inner.epsilon, inner.loss_error(), pair.rate, pair.rest, most, pair.reverse, theta, panels)
+        if isinstance(pair, SampledPair):
+            inner = pair.inner
+            return cls(inner.epsilon, inner.loss_error(), pair.rate, pair.rest, most, pair.reverse, theta, panels)
+        none = 0.0 * pair.epsilon
+        return cls(pair.epsilon, pair.loss_error(), none + 1.0, none, most, none, theta, panels)
 
     def totals(self) -> Totals:
         """Nothing is left out; the largest loss is the pair's."""
-        none = 0.0 * self.epsilon
-        return Totals(none, none, none, none, self.most)
+        return Totals(0.0, 0.0, 0.0, 0.0, self.most)
 
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.

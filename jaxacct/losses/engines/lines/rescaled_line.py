@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.losses.engines.contour.quadrature import Quadrature
-from jaxacct.losses.engines.lines.base import Closed, Line, Totals
+from jaxacct.losses.engines.lines.line import Line, Quadrature, Totals
 
 
 class RescaledLine(NamedTuple):
@@ -40,7 +39,7 @@ class RescaledLine(NamedTuple):
         return self.line.log_moments(tilts) + moved + room
 
     @np.errstate(all="ignore")
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature | Closed:
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol; only the total and the mean move, and what is not known of the offset is error."""
         found = self.line.quadrature(spacing, nodes)
         xp = array_module(found.mean, self.offset)

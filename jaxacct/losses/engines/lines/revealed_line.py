@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.quadrature import Quadrature
-from jaxacct.losses.engines.lines.base import Totals
+from jaxacct.losses.engines.lines.line import Quadrature, Totals
 
 
 class RevealedLine(NamedTuple):

@@ -1,8 +1,7 @@
-"""delta(epsilon) and epsilon(delta) from the powers of a transform: the theorem of docs/proofs/contour.md."""
+"""delta(epsilon) and epsilon(delta) from the sum that inverts a transform: the theorem of docs/proofs/contour.md."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, iterated, product
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.losses.engines.inversion.integrand import Integrand
 
 _ITERATIONS = 16
 _CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
@@ -19,46 +19,41 @@ _NUDGES = np.array([1.5, 50.0])  # how far from the root bounds are tried, in un
 _ROUNDINGS = np.array([1e-14, 1e-7])  # and of the root
 
 
-class Integrand(NamedTuple):
-    """The sum ``scale * sum_j Re(terms_j exp(-i w_j (epsilon - mean)))`` and what it may be wrong by.
+class Known(NamedTuple):
+    """What is known of a composition besides its transform, shape ``(B,)``.
 
     Attributes:
-        theta, mean: shape ``(B,)``, as all that is not said to have another one.
-        log_total: log of M(theta); ``log_error`` bounds its error.
-        spacing: of the frequencies.
-        real, imag: the terms, shape ``(B, nodes)``: transform at the frequencies over M(theta), times spacing / pi
-            (half of it at 0); 0 where cut off.
-        error: bound on the sum's error, relative to M(theta) e^(-theta eps), for phases known exactly.
-        phase_error: bound on the sum of |terms_j| w_j, per unit of error in epsilon - mean.
-        mean_error: rounding error of ``mean``.
-        tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts, B)``, on either side of theta.
-        left_out: how much larger delta may be than that of the tapered laws.
-        index: which multiples of ``spacing`` the terms belong to, shape ``(nodes,)``; None for 0, 1, 2, ...
+        failed: a lower bound of the probability that the loss is infinite.
+        lost: an upper bound of that and of what was left out.
+        largest: no sum of finite losses is above.
+        floor: a lower bound of the hockey stick of finite losses at the epsilon in question.
     """
 
-    theta: Array
-    mean: Array
-    mean_error: Array
-    log_total: Array
-    log_error: Array
-    spacing: Array
-    real: Array
-    imag: Array
-    error: Array
-    phase_error: Array
-    tilts: Array
-    log_moments: Array
-    left_out: Array
-    index: Array | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    failed: Array
+    lost: Array
+    largest: Array
+    floor: Array | float = 0.0
 
 
-def trimmed(integrand: Integrand) -> Integrand:
-    """Without frequencies at which all settings were cut off, up to seven; NumPy's only."""
-    if array_module(integrand.real) is not np:
-        return integrand
-    used = np.flatnonzero(((integrand.real != 0) | (integrand.imag != 0)).any(0))
-    end = 8 * (int(used.max(initial=0)) // 8 + 1)
-    return integrand._replace(real=integrand.real[:, :end], imag=integrand.imag[:, :end])
+class Sums(NamedTuple):
+    """The full sums over the frequencies, which are a hockey stick and its aliases, shape ``(..., sides, B)``.
+
+    ``lower`` and ``upper`` enclose them; ``value`` and ``slope`` in epsilon are no bounds.
+    """
+
+    lower: Array
+    upper: Array
+    value: Array
+    slope: Array
+
+
+class _Curve(NamedTuple):
+    """Bounds of delta, shape ``(..., B)``, of every side its value and slope."""
+
+    lower: Array
+    upper: Array
+    value: Array
+    slope: Array
 
 
 def aliases(integrand: Integrand, epsilon: Array) -> Array:
@@ -79,37 +74,23 @@ def aliases(integrand: Integrand, epsilon: Array) -> Array:
 
 
 def chernoff(integrand: Integrand, epsilon: Array) -> Array:
-    """Chernoff's bound M(t) e^(-t eps) of delta, at the tilts for which M is known; far out nothing else is left."""
+    """Chernoff's bound M(t) e^(-t eps) of a hockey stick, at the tilts for which M is known."""
     i = integrand
     xp = array_module(epsilon)
     linear = i.tilts * epsilon
     log_bound = i.log_moments - linear + 4.0 * UNIT * (xp.abs(i.log_moments) + xp.abs(linear))
     log_bound = xp.where(xp.isnan(log_bound), np.inf, log_bound).min(0)
     # Underflow is no upper bound.
-    bound = inflated(xp.exp(xp.clip(log_bound, -704.0, 700.0)), 1e-12) + i.left_out
+    bound = inflated(xp.exp(xp.clip(log_bound, -704.0, 700.0)), 1e-12)
     return xp.where(xp.isnan(bound), np.inf, bound)
 
 
-class Sums(NamedTuple):
-    """The full sum over the frequencies, which is delta and its aliases, shape ``(..., B)``.
-
-    ``lower`` and ``upper`` enclose it; ``value`` and ``slope`` in epsilon are no bounds.
-    """
-
-    lower: Array
-    upper: Array
-    value: Array
-    slope: Array
-
-
 def summed(integrand: Integrand, epsilon: Array) -> Sums:
-    """The sum at ``epsilon``, shape ``(..., B)``."""
+    """The sums at ``epsilon``, shape ``(..., sides, B)``."""
     i = integrand
     xp = array_module(i.real)
-    turned = _turned if i.index is None else functools.partial(_turned_one_by_one, i.index)
-    total, derivative, error = turned(i.real, i.imag, i.spacing, epsilon - i.mean)
-    log_scale = i.log_total - i.theta * epsilon
-    scale = xp.exp(log_scale)
+    total, derivative, error = turned_sum(i.real, i.imag, i.spacing, epsilon - i.mean)
+    scale = xp.exp(i.log_total - i.theta * epsilon)
     moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
     error = error + i.error + i.phase_error * (moved + 4.0 * UNIT * xp.abs(epsilon - i.mean))
     log_error = i.log_error + UNIT * (16.0 + 4.0 * xp.abs(i.log_total) + 4.0 * xp.abs(i.theta * epsilon))
@@ -118,7 +99,7 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
     return Sums(lower, upper, scale * total, scale * (derivative - i.theta * total))
 
 
-def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, Array, Array]:
+def turned_sum(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, Array, Array]:
     """The real part of sum_j terms_j exp(-i w_j offset), its derivative in offset, and what the first is off by.
 
     With j = wide a + b the factors are products u_a v_b of two short tables: for each a the sum over b, then over a.
@@ -129,7 +110,7 @@ def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Ar
     nodes = real.shape[-1]
     wide = math.gcd(nodes, 1 << (math.isqrt(nodes).bit_length() - 1))
     tall = nodes // wide
-    terms = (real + 1j * imag).reshape(-1, tall, wide)
+    terms = (real + 1j * imag).reshape(*real.shape[:-1], tall, wide)
     step = (spacing * offset)[..., None]
     b, a = np.arange(float(wide)), np.arange(float(tall))
     inner = xp.exp(-1j * (b * step))
@@ -140,23 +121,27 @@ def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Ar
     return (outer * sums).sum(-1).real, spacing * (outer * moments).sum(-1).imag, error
 
 
-def _turned_one_by_one(index: Array, real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, ...]:
-    """The same of frequencies that do not follow one another."""
-    xp = array_module(real)
-    phase = (index * spacing[:, None]) * offset[..., None]
-    terms = (real + 1j * imag) * xp.exp(-1j * phase)
-    # Each term, and a sum in any order.
-    error = (xp.abs(real) + xp.abs(imag)).sum(-1) * (16.0 + real.shape[-1]) * UNIT
-    return terms.real.sum(-1), spacing * (index * terms.imag).sum(-1), error
-
-
-def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
-    """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
-    xp = array_module(epsilon)
+def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
+    """At ``epsilon`` of shape ``(..., sides, B)``: the lower bound is that of the first side, the upper of the last."""
     found = summed(integrand, epsilon)
-    lower, upper = found.lower - aliases(integrand, epsilon), found.upper + integrand.left_out
-    lower, upper = possible(lower, xp.maximum(upper, LEAST), epsilon)  # underflow is no upper bound
-    return lower, upper, found.value, found.slope
+    xp = array_module(epsilon)
+    lower = found.lower[..., 0, :] - aliases(integrand, epsilon[..., 0, :])
+    # No hockey stick is negative, whatever was computed; and underflow is no upper bound.
+    lower = xp.where(lower > 0, lower, 0.0) + known.failed
+    upper = xp.maximum(found.upper[..., -1, :] + known.lost, LEAST)
+    return _Curve(*possible(lower, upper, epsilon[..., -1, :]), found.value + known.failed, found.slope)
+
+
+def read_delta(integrand: Integrand, known: Known, epsilon: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of delta at ``epsilon``, shape ``(B,)``."""
+    xp = array_module(epsilon)
+    sides = integrand.real.shape[0]
+    found = _read(integrand, known, xp.broadcast_to(epsilon, (sides, *epsilon.shape)))
+    high = xp.minimum(found.upper, xp.maximum(chernoff(integrand, epsilon) + known.lost, LEAST))
+    high = xp.where(epsilon >= known.largest, known.lost, high)
+    floor = known.floor + known.failed
+    low = xp.where(floor > found.lower, floor, found.lower)
+    return possible(low, high, epsilon)
 
 
 def newton(
@@ -178,45 +163,56 @@ def newton(
     return new, low, high, xp.abs(new - at)
 
 
-def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:
+def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
-    xp = array_module(delta)
+    i = integrand
+    xp, shape, n = array_module(delta), i.mean.shape, len(_NUDGES)
+    failed, guess = xp.broadcast_to(known.failed, shape), xp.broadcast_to(guess, shape)
+    zero = xp.zeros_like(guess)
 
     def quick(state: tuple[Array, ...], *given: Array) -> tuple[Array, ...]:
-        real, imag, spacing, mean, theta, log_total, delta = given
-        total, derivative, _ = _turned(real, imag, spacing, state[0] - mean)
+        real, imag, spacing, mean, theta, log_total, delta, failed = given
+        total, derivative, _ = turned_sum(real, imag, spacing, state[0] - mean)
         scale = xp.exp(log_total - theta * state[0])
-        return newton(state, scale * total, scale * (derivative - theta * total), delta)
+        return newton(state, scale * total + failed, scale * (derivative - theta * total), delta, failed)
 
-    def around(root: Array, read: tuple[Array, ...]) -> Array:
+    def around(root: Array, read: _Curve) -> Array:
         """The root, epsilons above and below, and 0; how far bounds there lie from the value says where they meet."""
-        low, high, value, slope = (x[0] for x in read)
-        nudge = xp.maximum(high - value, value - low) / xp.maximum(-slope, 1e-300)
-        moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
+        off = xp.maximum(read.upper - read.value[-1], read.value[0] - read.lower)
+        nudge = off / xp.maximum(-read.slope, 1e-300)
+        sizes = _NUDGES[:, None, None], _ROUNDINGS[:, None, None]
+        moved = nudge * sizes[0] + xp.abs(root) * sizes[1]
         return xp.concatenate([root[None], root + moved, xp.maximum(root - moved, 0.0), zero[None]])
 
     def both(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """A step, and bounds around where the last one led: in a program the integrand is there once."""
         at, *bracket = state[:4]
-        read = read_delta(integrand, at)
-        root, *bracket = newton((at[0], *bracket), read[2][0], read[3][0], delta)
-        return around(root, read), *bracket, state[3] <= _CLOSE * at[0], at, *read[:2]
+        read = _read(i, known, at)
+        root, *bracket = newton((at[0], *bracket), read.value[0], read.slope[0], delta, failed)
+        here = _Curve(read.lower[0], read.upper[0], read.value[0], read.slope[0])
+        return around(root, here), *bracket, state[3] <= _CLOSE * at[0], at, read.lower, read.upper
 
-    zero, n = xp.zeros_like(guess), len(_NUDGES)
     bracket = (zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
     if xp is np:
-        i = integrand
-        given = (i.real, i.imag, i.spacing, i.mean, i.theta, i.log_total, delta)
+        rows = lambda x: np.broadcast_to(x, shape).reshape(-1)  # noqa: E731
+        terms = (x.reshape(-1, x.shape[-1]) for x in (i.real, i.imag))
+        given = *terms, *(rows(x) for x in (i.spacing, i.mean, i.theta, i.log_total, delta, failed))
         close = lambda state: state[3] <= _CLOSE * state[0]  # noqa: E731
-        root = iterated(quick, (guess, *bracket), close, _ITERATIONS, given)[0]
-        at = around(root, read_delta(integrand, root[None]))[1:]
-        lows, highs, _, _ = read_delta(integrand, at)
+        start = tuple(x.reshape(-1) for x in (guess, *bracket))
+        root = iterated(quick, start, close, _ITERATIONS, given)[0].reshape(shape)
+        at = around(root, _read(i, known, root))
+        found = _read(i, known, at)
+        lows, highs = found.lower, found.upper
     else:
         start = xp.stack([guess] * (2 * n + 2))
-        state = (start, *bracket, zero > 0.0, start, start, start)
-        at, lows, highs = (x[1:] for x in iterated(both, state, lambda state: state[4], _ITERATIONS + 2)[5:])
-    above, below = at[:n], at[n:-1]
-    high = xp.where(highs[:n] <= delta, above, np.inf).min(0)
-    low = xp.where(lows[n:-1] >= delta, below, 0.0).max(0)
+        reads = xp.zeros((len(start), *delta.shape))
+        state = (start, *bracket, zero > 0.0, start, reads, reads)
+        at, lows, highs = iterated(both, state, lambda state: state[4], _ITERATIONS + 2)[5:]
+    above, below = at[1 : n + 1, -1], at[n + 1 : -1, 0]
+    high = xp.where(highs[1 : n + 1] <= delta, above, np.inf).min(0)
+    low = xp.where(lows[n + 1 : -1] > delta, below, 0.0).max(0)
     high = xp.where(highs[-1] <= delta, 0.0, high)
+    # No finite loss is above the largest, and an infinite one that is likelier than delta leaves no epsilon.
+    high = xp.where((known.lost <= delta) & (known.largest < high), xp.maximum(known.largest, 0.0), high)
+    low = xp.where(known.failed > delta, np.inf, low)
     return xp.minimum(low, high), high

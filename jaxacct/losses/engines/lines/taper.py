@@ -69,7 +69,7 @@ def steepened(t: Array, cut: Array) -> Array:
 def placed_cut(pair: GaussianPair, log_share: Array) -> Array:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
     xp = array_module(log_share)
-    cut = xp.maximum(spread_reach(log_share), 1.0 / pair.noise + spread_reach(log_share - xp.log(pair.rate)))
+    cut = xp.maximum(reach_of(log_share), 1.0 / pair.noise + reach_of(log_share - xp.log(pair.rate)))
     return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
 
 
@@ -80,7 +80,7 @@ def left_out(pair: GaussianPair, cut: Array) -> Array:
     return xp.where(cut < np.inf, inflated(mass, 1e-12) + HIDDEN, 0.0)
 
 
-def spread_reach(log_mass: Array) -> Array:
+def reach_of(log_mass: Array) -> Array:
     """How far beyond the mean of a normal law a taper may leave out about exp(``log_mass``)."""
     xp = array_module(log_mass)
     return _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))

@@ -2,8 +2,8 @@
 
 With t the output in units of the noise, k_i a sensitivity in these units and v_i its probability,
 R(t) = sum_i v_i exp(k_i t - k_i^2 / 2), and b = 1 + z (`remove`) or b = -z (`add`), E_P[exp(z L)] is the mean of R^b
-under N(0, 1): as in :mod:`jaxacct.losses.engines.contour.quadrature`, which has two sensitivities, one of them 0. The
-taper, the trapezoid rule and what lies outside its points are as there; the integrand on the strip:
+under N(0, 1): as in :mod:`jaxacct.losses.engines.lines.gaussian_quadrature`, which has two sensitivities, one of them
+0. The taper, the trapezoid rule and what lies outside its points are as there; the integrand on the strip:
 docs/proofs/transforms.md, section 5.
 """
 
@@ -16,20 +16,19 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.layers import layers_of
-from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, exponent_at, multiples
-from jaxacct.losses.engines.contour.quadrature import Quadrature, centred
-from jaxacct.losses.engines.contour.taper import (
+from jaxacct.losses.engines.lines.gaussian_points import bases_of, cell_bounds, exponent_at, multiples
+from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, octaves
+from jaxacct.losses.engines.lines.taper import (
     CURVATURE,
     HALF_LOG_2PI,
     HIDDEN,
     log_taper,
     log_taper_above,
-    spread_reach,
+    reach_of,
     steepened,
     tail_left_out,
 )
-from jaxacct.losses.engines.lines.base import Totals, octaves
+from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _CELLS = 192
@@ -79,7 +78,7 @@ class MixtureLine(NamedTuple):
         reverse = pair.reverse
         add = reverse > 0.5
         log_weights = xp.where(weights > 0, xp.log(xp.where(weights > 0, weights, 1.0)), -np.inf)
-        far = xp.where(weights > 0, shifts + spread_reach(log_share[..., None] - log_weights), 0.0).max(-1)
+        far = xp.where(weights > 0, shifts + reach_of(log_share[..., None] - log_weights), 0.0).max(-1)
         cut = xp.where(add | ~(far < np.inf), np.inf, far)
         most = shifts.max(-1)
         ends = (1.0 + _FARTHER * theta) * most
@@ -97,10 +96,10 @@ class MixtureLine(NamedTuple):
 
     def totals(self) -> Totals:
         """All but what the taper leaves out; the largest loss is the pair's."""
-        none, xp = 0.0 * self.theta, array_module(self.cut)
+        xp = array_module(self.cut)
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
         left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + HIDDEN * self.shifts.shape[-1], 0.0)
-        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
+        return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.most)
 
     def _loss(self, t: Array) -> _Loss:
         """At ``t`` of shape ``(B, K, n)``."""

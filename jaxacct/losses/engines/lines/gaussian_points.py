@@ -1,7 +1,7 @@
 """Nodes of the quadrature over the tilted loss of a (Poisson-sampled) Gaussian, and bounds of the integrand beyond.
 
-See :mod:`jaxacct.losses.engines.contour.quadrature` for the integrand. Arrays have any leading axes, the same for a
-pair's leaves, theta and cut; NumPy's or JAX's.
+See :mod:`jaxacct.losses.engines.lines.gaussian_quadrature` for the integrand. Arrays have any leading axes, the same
+for a pair's leaves, theta and cut; NumPy's or JAX's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
+from jaxacct.losses.engines.lines.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 

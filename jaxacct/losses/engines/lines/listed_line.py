@@ -9,9 +9,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.laws.cells import Law
-from jaxacct.losses.engines.lines.base import Totals, normalized
+from jaxacct.losses.engines.lines.line import Quadrature, Totals, normalized
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms
 
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, erfc
-from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period, totals
-from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
-from jaxacct.losses.engines.discrete_laws.powers import powers
+from jaxacct.losses.engines.inversion.composed_transform import composition, transforms
+from jaxacct.losses.engines.inversion.inversion_bounds import Size, failures, log_moments, parts_of, totals
+from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
+from jaxacct.losses.engines.inversion.tilt_plan import Plan, tilt_plan
 from jaxacct.mechanisms.pairs.base import Pair
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
@@ -43,28 +44,29 @@ class Value(NamedTuple):
 
 
 def placed(size: Size, groups: tuple[Pair, ...], counts: Array, epsilon: Array) -> Place:
-    """A contour for these compositions; arguments are those of `universal_bounds`."""
-    plan = plan_of("delta", groups, counts, epsilon)
+    """A contour for these compositions; arguments are those of `inversion_bounds`."""
+    plan = tilt_plan("delta", groups, counts, epsilon)
     plan = plan._replace(log_delta=plan.log_delta - _MORE)
-    above = lines(size, plan, groups, counts)[1]
-    return Place(size, plan, period(plan, above)[2])
+    tilts = tilts_around(plan.theta, plan.deviation)
+    moments = log_moments(parts_of(size, plan, groups, counts)[1], tilts)
+    moments = array_module(moments).where(tilts > 0, moments, 0.0)
+    return Place(size, plan, spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta))
 
 
 def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
     """At ``place.plan.epsilon``."""
     plan, spacing, nodes = place.plan, place.spacing, place.size.nodes
     xp = array_module(spacing)
-    parts = lines(place.size, plan, groups, counts)[1]
-    found = powers(parts, spacing, nodes)
-    theta, frequencies = plan.theta[:, None], found.index * spacing[:, None]
+    parts = parts_of(place.size, plan, groups, counts)[1]
+    whole, index = composition(transforms(parts, spacing, nodes), spacing), np.arange(nodes)
+    theta, frequencies = plan.theta[:, None], index * spacing[:, None]
     z = theta + 1j * frequencies
-    phase = found.whole.angle - frequencies * (plan.epsilon - found.whole.mean)[:, None]
-    terms = found.whole.power * xp.exp(1j * phase) / (z * (z + 1.0))
-    terms = terms * np.where(found.index > 0, 1.0, 0.5)
-    scale = spacing / np.pi * xp.exp(found.whole.log_total - plan.theta * plan.epsilon)
-    windows = [0.5 * erfc(_STEEP * (narrow * found.index / nodes - _EDGE)) for narrow in _WINDOWS]
-    whole = totals(parts)
-    failed = failures(whole, whole)[0]
+    phase = whole.angle - frequencies * (plan.epsilon - whole.mean)[:, None]
+    terms = whole.power * xp.exp(1j * phase) / (z * (z + 1.0)) * np.where(index > 0, 1.0, 0.5)
+    scale = spacing / np.pi * xp.exp(whole.log_total - plan.theta * plan.epsilon)
+    windows = [0.5 * erfc(_STEEP * (narrow * index / nodes - _EDGE)) for narrow in _WINDOWS]
+    known = totals(parts)
+    failed = failures(known, known)[0]
     return Value(
         xp.stack([failed + scale * (terms.real * window).sum(-1) for window in windows]),
         xp.stack([-scale * ((z * terms).real * window).sum(-1) for window in windows]),

@@ -2,7 +2,7 @@
 
 delta is an integral along a contour that may be put anywhere, so with the contour and the points of every quadrature
 held fixed the integrand may be differentiated under the sums. With beta = 1 + z (`remove`) or -z (`add`), R(t) as in
-:mod:`jaxacct.losses.engines.contour.quadrature`, and E the expectation under the law tilted by z,
+:mod:`jaxacct.losses.engines.lines.gaussian_quadrature`, and E the expectation under the law tilted by z,
 
     d log E[R^beta] / dx = beta E[d log R / dx],
     d log R / d rate = (e^u - 1) / R,        d log R / d noise = -(rate e^u / R) (t - mu) / noise^2:
@@ -16,16 +16,19 @@ terms and not proven: rare losses of a few steps have transforms that hardly dec
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct.losses.engines.composition import log_modulus_of
-from jaxacct.losses.engines.contour.bounds import Prepared, Size, integrand, prepare
-from jaxacct.losses.engines.contour.points import exponent_at
-from jaxacct.losses.engines.contour.read_off import Integrand, aliases
-from jaxacct.losses.engines.contour.transform import Transform, transform
+from jaxacct.losses.engines.inversion.composed_transform import log_modulus_of
+from jaxacct.losses.engines.inversion.integrand import Integrand, plain_integrand
+from jaxacct.losses.engines.inversion.inversion_bounds import Prepared, Size, prepare
+from jaxacct.losses.engines.inversion.read_off import aliases
+from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
+from jaxacct.losses.engines.inversion.transform import transform
+from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
+from jaxacct.losses.engines.lines.gaussian_points import Points, exponent_at
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss
 
@@ -81,19 +84,19 @@ def composition_slopes(pairs: GaussianPair, counts: Array, epsilon: Array) -> Sl
 
 
 def _contour_slopes(size: Size, pairs: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
-    prepared = prepare("delta", size, pairs, counts, epsilon)
-    return slopes_on(prepared, *integrand(size, prepared, counts), pairs, counts, epsilon)
+    prepared = prepare("delta", size, tilt_plan("delta", (pairs,), counts, epsilon), (pairs,), counts)
+    return slopes_on(prepared, pairs, counts, epsilon)
 
 
-def slopes_on(
-    prepared: Prepared, terms: Integrand, found: Transform, pairs: GaussianPair, counts: Array, epsilon: Array
-) -> Slopes:
-    """The same on a contour that was put for epsilons nearby, from the terms of its `integrand`, and the transforms."""
-    parts, spacing = prepared.parts, prepared.spacing
+def slopes_on(prepared: Prepared, pairs: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
+    """The same on a contour that was put for epsilons nearby."""
+    ((parts, found, _),), spacing = prepared.transforms, prepared.spacing
+    line = cast(GaussianLine, prepared.above[0][0])
+    terms = plain_integrand(prepared.sides, prepared.plan, spacing, prepared.tilts, prepared.moments)
     xp, nodes = array_module(spacing), found.real.shape[-1]
     frequencies = np.arange(nodes) * spacing[:, None]
-    turned = xp.exp(-1j * frequencies * (epsilon - terms.mean)[:, None])
-    each = ((terms.real + 1j * terms.imag) * turned)[:, None]
+    turned = xp.exp(-1j * frequencies * (epsilon - terms.mean[0])[:, None])
+    each = ((terms.real[0] + 1j * terms.imag[0]) * turned)[:, None]
     z = (prepared.plan.theta[:, None] + 1j * frequencies)[:, None]
     sums = _Sums(terms, epsilon, each)
 
@@ -109,7 +112,7 @@ def slopes_on(
         ratio = (1.0 + change.real + 1j * change.imag) / (1.0 + real + 1j * imag)
         return sums.total(counts[..., None] * exponent_at(pairs.reverse[..., None], z) * ratio)
 
-    by_rate, by_noise = _log_ratio_slopes(prepared, pairs)
+    by_rate, by_noise = _log_ratio_slopes(line.points, pairs)
     return Slopes(
         sums.total(xp.ones_like(z))[:, 0], sums.total(-z)[:, 0], moved(by_noise), moved(by_rate), sums.total(logs)
     )
@@ -131,9 +134,9 @@ class _Sums:
         self.xp, self.each, self.kept = xp, each, kept[:, None]
         self.last = index >= _LAST * kept[:, None, None] - 1.0
         self.damping = xp.exp(-0.5 * (_REACH * index[:, None] / kept[:, None, None]) ** 2 * _STEPS)
-        self.scale = xp.exp(terms.log_total - terms.theta * epsilon)[:, None]
+        self.scale = xp.exp(terms.log_total[0] - terms.theta * epsilon)[:, None]
         self.aliased = aliases(terms, epsilon)[:, None]
-        self.good = ((terms.log_error < _TRUSTED) & (kept > _LEAST))[:, None]
+        self.good = ((terms.log_error[0] < _TRUSTED) & (kept > _LEAST))[:, None]
 
     def total(self, factor: Array) -> Array:
         """The sum with every term times ``factor``, shape ``(B, K, nodes)``."""
@@ -152,9 +155,8 @@ class _Sums:
         return xp.where(trusted(plain, cut_off), plain, found)
 
 
-def _log_ratio_slopes(prepared: Prepared, pairs: GaussianPair) -> tuple[Array, Array]:
+def _log_ratio_slopes(points: Points, pairs: GaussianPair) -> tuple[Array, Array]:
     """Derivatives of log R in the rate and in the noise, on the points of the quadrature, shape ``(B, K, S)``."""
-    points = prepared.points
     xp = array_module(points.t)
     rate, mu = pairs.rate[..., None], 1.0 / pairs.noise[..., None]
     u = mu * points.t - 0.5 * mu * mu

@@ -1,4 +1,4 @@
-"""The transform of the loss of a (Poisson-sampled) Gaussian; see :mod:`jaxacct.losses.engines.contour.quadrature`."""
+"""The line of a (Poisson-sampled) Gaussian; see :mod:`jaxacct.losses.engines.lines.gaussian_quadrature`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.losses.engines.contour.points import Points, placed
-from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
-from jaxacct.losses.engines.contour.taper import left_out, placed_cut
-from jaxacct.losses.engines.lines.base import Totals
+from jaxacct.losses.engines.lines.gaussian_points import Points, placed
+from jaxacct.losses.engines.lines.gaussian_quadrature import log_moments, quadrature
+from jaxacct.losses.engines.lines.line import Quadrature, Totals
+from jaxacct.losses.engines.lines.taper import left_out, placed_cut
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
@@ -33,8 +33,8 @@ class GaussianLine(NamedTuple):
 
     def totals(self) -> Totals:
         """All but what the taper leaves out; the largest loss is the pair's."""
-        none, left = 0.0 * self.pair.noise, left_out(self.pair, self.cut)
-        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
+        left = left_out(self.pair, self.cut)
+        return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
 
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""

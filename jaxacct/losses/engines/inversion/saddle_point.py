@@ -14,6 +14,7 @@ _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_MOST = 1e6
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 
 
@@ -54,14 +55,14 @@ def steeper(t: Array, k1: Array, k2: Array, epsilon: Array) -> Array:
     return xp.where((epsilon < k1) & (k1 < np.inf), xp.maximum(t, _STEEP / xp.sqrt(k2)), t)
 
 
-def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, Array]:
-    """Logarithms between which tilts are looked for, up to ``most`` or more.
+def searched_between(kind: str, goal: Array, variance: Array) -> tuple[Array, Array]:
+    """The smallest and the largest tilt that are tried, as logarithms: 1e-6 and at least ``_MOST``.
 
     Tiny losses want larger tilts: as many as a normal law of their variance.
     """
     xp = array_module(goal)
     normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
-    return xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, most, 1e9))
+    return xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, _MOST, 1e9))
 
 
 def best_tilt(

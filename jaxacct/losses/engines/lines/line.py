@@ -10,11 +10,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct._numerics.rounding import UNIT
 
 
 class Totals(NamedTuple):
-    """What is known of a line's law as a whole, shape ``(B, K)``.
+    """What is known of a line's law as a whole, shape ``(B, K)``; 0.0 where that is all there is to know.
 
     Attributes:
         least_infinite, most_infinite: bounds of P(L = inf).
@@ -23,11 +23,32 @@ class Totals(NamedTuple):
         largest: no finite loss is above.
     """
 
-    least_infinite: Array
-    most_infinite: Array
-    left_out: Array
-    log_mass: Array
+    least_infinite: Array | float
+    most_infinite: Array | float
+    left_out: Array | float
+    log_mass: Array | float
     largest: Array
+
+
+class Quadrature(NamedTuple):
+    """``|sum_i weights_i exp(i w losses_i) - phi(w)| <= error`` for the law tilted by theta at w = 0, d, 2 d, ...
+
+    Attributes:
+        log_total: log of E_P[exp(theta L)], within the first error of it.
+        weights: shape ``(B, K, S)``, non-negative, total 1 up to rounding.
+        losses: loss minus ``mean``, shape ``(B, K, S)``.
+        mean: the tilted mean that was taken off; exactly the number that must be added back.
+        error: shape ``(B, K, nodes)``.
+        layer_masses, layer_lengths: uniform pieces of the law of the loss, shape ``(B, K, layers)``.
+    """
+
+    log_total: Array
+    weights: Array
+    losses: Array
+    mean: Array
+    error: Array
+    layer_masses: Array
+    layer_lengths: Array
 
 
 class Line(Protocol):
@@ -44,25 +65,9 @@ class Line(Protocol):
         """Upper bounds of log E_P[exp(t L)] over what is kept, for ``tilts`` of shape ``(N, B)``: ``(N, B, K)``."""
         ...
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature | Closed:
-        """Points and weights, or the transform itself, at ``nodes`` multiples of ``spacing``, shape ``(B,)``."""
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+        """Points and weights, and errors at ``nodes`` multiples of ``spacing``, shape ``(B,)``."""
         ...
-
-
-class Closed(NamedTuple):
-    """A transform in closed form over its value at 0, of the loss less ``mean``; see :class:`Quadrature`.
-
-    Attributes:
-        real, imag: real part minus 1 and imaginary part, within ``error``; shape ``(B, K, nodes)``.
-    """
-
-    log_total: Array
-    real: Array
-    imag: Array
-    mean: Array
-    error: Array
-    layer_masses: Array
-    layer_lengths: Array
 
 
 def normalized(logs: Array) -> tuple[Array, Array]:
@@ -72,6 +77,15 @@ def normalized(logs: Array) -> tuple[Array, Array]:
     weights = xp.exp(logs - top[..., None])
     total = weights.sum(-1)
     return weights / total[..., None], top + xp.log(total)
+
+
+def centred(reverse: Array, psi: Array, off: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Losses less their mean, the mean, and what a phase is off by per unit of frequency; psi is off by ``off``."""
+    xp = array_module(psi)
+    loss = xp.where(reverse[..., None] > 0.5, -psi, psi)
+    mean = (weights * loss).sum(-1)
+    phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
+    return loss - mean[..., None], mean, phase
 
 
 def octaves(nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,30 +19,32 @@ from jaxacct._numerics.rounding import UNIT
 
 
 class OneSided(NamedTuple):
-    """Fourier transforms of m and M, complex, and a bound on the rounding error of either; shape ``(B, n)``."""
+    """Fourier transforms of m and M, complex, and a bound on the rounding error of either; shape ``(B, nodes)``."""
 
     below: Array
     above: Array
     error: Array
 
 
-def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSided:
-    """The transforms at the frequencies ``index * spacing``, with W = ``nodes * spacing``; units: transforms.md, 1.
+def one_sided(theta: Array, spacing: Array, limit: Array, nodes: int) -> OneSided:
+    """The transforms at ``nodes`` multiples of ``spacing``, with W = ``limit * spacing``; units: transforms.md, 1.
 
-    ``theta`` and ``spacing`` are positive, shape ``(B,)``; ``index`` has whole numbers below ``nodes``, shape ``(n,)``.
+    ``theta``, ``spacing`` and ``limit``, whole numbers up to ``nodes``, are positive and have shape ``(B,)``.
     """
     xp = array_module(theta)
-    step = 2.0 * np.pi / (spacing * nodes)  # d
+    step = 2.0 * np.pi / (spacing * limit)  # d
     low, high = step * theta, step * (theta + 1.0)
     p_low, p_high = -low / xp.expm1(-low), -high / xp.expm1(-high)
     shift = log1p(1.0 / theta) - log1p(xp.exp(-low) * xp.expm1(-step) / xp.expm1(-low))
     shift = shift / step
     shift_error = 40.0 * UNIT * (log1p(1.0 / theta) / step + 1.0)
 
-    # With t = index / nodes, 1 - exp(-v - 2 pi i t) is a sum of positive numbers, and a product.
-    half = np.pi * np.minimum(index, nodes - index) / nodes
-    sin, cos = np.sin(half), np.where(2 * index > nodes, -np.cos(half), np.cos(half))
-    rest, turn = 1.0 - index / nodes, 2.0 * np.pi * index / nodes
+    # With t = index / limit, 1 - exp(-v - 2 pi i t) is a sum of positive numbers, and a product. At limits t is 1.
+    limit = limit[:, None]
+    index = xp.minimum(np.arange(nodes), limit)
+    half = np.pi * xp.minimum(index, limit - index) / limit
+    sin, cos = xp.sin(half), xp.where(2 * index > limit, -xp.cos(half), xp.cos(half))
+    rest, turn = (limit - index) / limit, 2.0 * np.pi * index / limit
 
     # (1 - t + i v / 2 pi) exp(-a (v + 2 pi i t)) / (1 - exp(-v - 2 pi i t)), with v and a of each of four terms.
     zero = xp.zeros_like(theta)

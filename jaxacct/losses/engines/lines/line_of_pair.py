@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct.losses.engines.lines.base import Line
-from jaxacct.losses.engines.lines.gaussian import GaussianLine
-from jaxacct.losses.engines.lines.laplace import LaplaceLine
-from jaxacct.losses.engines.lines.listed import ListedLine
-from jaxacct.losses.engines.lines.mixture import MixtureLine
-from jaxacct.losses.engines.lines.rescaled import RescaledLine
-from jaxacct.losses.engines.lines.revealed import RevealedLine
-from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
+from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
+from jaxacct.losses.engines.lines.line import Line
+from jaxacct.losses.engines.lines.listed_line import ListedLine
+from jaxacct.losses.engines.lines.mixture_line import MixtureLine
+from jaxacct.losses.engines.lines.rescaled_line import RescaledLine
+from jaxacct.losses.engines.lines.revealed_line import RevealedLine
+from jaxacct.losses.engines.lines.sampled_laplace_line import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -47,7 +46,7 @@ def line_of(pair: Pair) -> Maker | None:
     if hasattr(inner, "window") and array_module(*jax.tree.leaves(pair)) is np:  # its size follows values
         return functools.partial(_of_window, pair)
     if isinstance(inner, LaplacePair):
-        return functools.partial(LaplaceLine.of if pair is inner else SampledLaplaceLine.of, pair)
+        return functools.partial(SampledLaplaceLine.of, cast(Any, pair))
     if isinstance(pair, GaussianPair):
         return functools.partial(GaussianLine.of, pair)
     return functools.partial(MixtureLine.of, pair) if isinstance(pair, MixturePair) else None
