@@ -38,7 +38,7 @@ GUIDES = {
         "durable-training",
         "search",
     ),
-    "Check and report": ("is-my-training-private", "audit", "certificates"),
+    "Check and report": ("is-my-training-private", "verify-and-report", "audit", "certificates"),
     "Release and share": ("ledger", "counts-and-sums", "accuracy-first"),
     "Other libraries": ("coming-from-other-packages", "bridges"),
 }
@@ -59,6 +59,7 @@ ROOMS = (
     "interop",
     "ledger",
     "release",
+    "reports",
 )
 # Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {
