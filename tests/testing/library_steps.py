@@ -111,8 +111,8 @@ def individual():
 def cryptographic():
     """A step whose coins and noise are ChaCha20's."""
     roots = training.secure_keys()
-    step = bound(filters.approximate_gdp(1.0), schedules.constant(SIGMA, 0.5, 10), size=N)
-    return Case(step, PoissonSampled(GAUSSIAN, 0.5), "add_or_remove", lambda n: training.attempt_keys(roots, n))
+    step = bound(filters.approximate_gdp(1.0), schedules.constant(SIGMA, 0.15, 10), size=N)
+    return Case(step, PoissonSampled(GAUSSIAN, 0.15), keys=lambda number: training.attempt_keys(roots, number))
 
 
 def aggregate():
