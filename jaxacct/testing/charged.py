@@ -39,7 +39,7 @@ class Charged(NamedTuple):
     most: int
 
 
-def _replacement(mechanism: SampledWithReplacement) -> tuple[float, float, bool, int]:
+def _replacement(mechanism: Any) -> tuple[float, float, bool, int]:
     law = stats.binom(int(mechanism.batch), 1 / int(mechanism.records))
     return float(law.sf(0)), float(law.isf(1e-6)), False, int(mechanism.batch)
 

@@ -38,7 +38,7 @@ def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[
         return [], 1.0
     runs: list[list[np.ndarray]] = []
     for key in keys[:_DRAWS]:
-        runs.append([sum(map(np.square, parts)) for parts in zip(*_each(program, data, key, True), strict=True)])
+        runs.append([np.sum(np.square(parts), axis=0) for parts in zip(*_each(program, data, key, True), strict=True)])
         if len(runs) == 2 and all(np.allclose(a, b, rtol=1e-3) for a, b in zip(*runs, strict=True)):
             return runs[0], 1.0
     pooled = [np.mean(rows, axis=0) for rows in zip(*runs, strict=True)]

@@ -80,7 +80,8 @@ def best_of(
     with contextlib.closing(Journal(folder / "journal")) as journal:
         if not (records := list(journal.records)):
             random = np.random.default_rng(int.from_bytes(os.urandom(32), "little"))
-            choices = random.integers(len(candidates), size=selection.counts()[()].draw(random)).tolist()
+            law: Any = selection.counts()[()]
+            choices = random.integers(len(candidates), size=law.draw(random)).tolist()
             records = [{"kind": "search", "asked": asked, "choices": choices}]
             journal.append(records[0])
             journal.sync()
@@ -90,7 +91,8 @@ def best_of(
         for trial in range(len(scores), len(choices)):
             score, output = train(candidates[choices[trial]], fresh_keys())
             _validate.scalar(score=score)
-            scores.append(-np.inf if np.isnan(float(score)) else float(score))
+            found = float(np.asarray(score))
+            scores.append(-np.inf if np.isnan(found) else found)
             if np.argmax(scores) == trial:  # of equals the first: trials come in random order
                 _write(folder / f"{trial}.npz", jax.tree.structure(like).flatten_up_to(output))
             journal.append({"kind": "trial", "score": scores[-1].hex()})
