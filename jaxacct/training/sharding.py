@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Tree
-from jaxacct.training.processes import from_all, from_first
+from jaxacct.training.processes import agree, from_all, from_first
 
 AXIS = "examples"
 
@@ -48,7 +48,7 @@ class ShardedExamples:
         """``each``, (size,), one entry an example, where their rows lie, (places,); zeros elsewhere."""
         parts = jnp.split(each, np.cumsum([examples for examples, _ in self.blocks])[:-1])
         return jnp.concatenate(
-            [jnp.pad(part, (0, places - len(part))) for part, (_, places) in zip(parts, self.blocks)]
+            [jnp.pad(part, (0, places - len(part))) for part, (_, places) in zip(parts, self.blocks, strict=True)]
         )
 
 
@@ -91,8 +91,12 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: b
     arrays = jax.tree.map(_as_held, data)
     counts = _agreed(arrays, size, own)
     # Every device has as many places, whoever brings the rows.
-    each = max(-(-count // of) for count, of in zip(counts, held)) if own else -(-size // len(devices))
-    blocks = tuple((count, each * of) for count, of in zip(counts, held)) if own else ((size, each * len(devices)),)
+    each = max(-(-count // of) for count, of in zip(counts, held, strict=True)) if own else -(-size // len(devices))
+    blocks = (
+        tuple((count, each * of) for count, of in zip(counts, held, strict=True))
+        if own
+        else ((size, each * len(devices)),)
+    )
     mesh = Mesh(np.array(devices), (AXIS,))
     split, places = NamedSharding(mesh, P(AXIS)), blocks[jax.process_index() if own else 0][1]
 
@@ -117,22 +121,25 @@ def replicate(tree: Tree, examples: ShardedExamples) -> Tree:
     """
     _validate.instance(ShardedExamples, examples=examples)
     _validate.arrays(tree=tree)
-    everywhere = NamedSharding(examples.mesh, P())
+    return over_mesh(tree, examples.mesh)
+
+
+def over_mesh(tree: Tree, mesh: Mesh) -> Tree:
+    """`replicate`, over the devices of ``mesh``."""
+    everywhere = NamedSharding(mesh, P())
     if jax.process_count() == 1:
         return jax.device_put(tree, everywhere)
     leaves, structure = jax.tree.flatten(tree)
     arrays = [_as_held(jax.random.key_data(leaf) if _validate.is_key(leaf) else leaf) for leaf in leaves]
     shapes = f"{structure} {[(array.dtype, array.shape) for array in arrays]}"
-    if len(set(from_all(hashlib.sha256(shapes.encode()).digest()))) > 1:
-        raise ValueError(f"tree must have the same structure, shapes and types in every process, got {shapes:.200}")
+    agree(tree=shapes)
     told, found = from_first(b"".join(array.tobytes() for array in arrays)), []
     for leaf, array in zip(leaves, arrays, strict=True):
         here = np.frombuffer(told[: array.nbytes], array.dtype).reshape(array.shape)
         told = told[array.nbytes :]
         placed = jax.make_array_from_callback(here.shape, everywhere, lambda index, here=here: here[index])
-        found.append(
-            jax.random.wrap_key_data(placed, impl=jax.random.key_impl(leaf)) if _validate.is_key(leaf) else placed
-        )
+        is_key = _validate.is_key(leaf)
+        found.append(jax.random.wrap_key_data(placed, impl=jax.random.key_impl(leaf)) if is_key else placed)
     return jax.tree.unflatten(structure, found)
 
 

@@ -1,7 +1,7 @@
 """One program on four devices: examples are spread over them, and the parameters are those of one device, to the bit.
 
-Run with ``python notebooks/examples/four_devices.py`` in an environment with ``jaxacct[train]``. The devices are virtual
-ones of a CPU here; on a machine with several accelerators, leave the first line of ``main`` out.
+Run with ``python notebooks/examples/four_devices.py`` in an environment with ``jaxacct[train]``. The devices are those
+of a CPU that plays four; on a machine with several accelerators, leave the first line of ``main`` out.
 """
 
 import jax

@@ -1,7 +1,7 @@
 """A run that is killed in the middle, resumed, and verified: no release is left uncharged.
 
 Run with ``python notebooks/examples/kill_and_resume.py`` in an environment with ``jaxacct[train]``. The program starts
-itself as a second process, kills that with SIGKILL when its journal holds some charges, and goes on with the run itself.
+itself as a second process, kills that with SIGKILL when its journal holds some charges, and goes on with the run.
 """
 
 import pathlib

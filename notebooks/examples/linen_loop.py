@@ -1,9 +1,9 @@
 """A Flax linen network and Flax's ``TrainState`` in a loop of one's own, made private by three lines (marked).
 
 Run with ``python notebooks/examples/linen_loop.py`` in an environment with ``jaxacct[train]``. No Keras, no trainer: a
-linen module, an optax chain in a ``TrainState`` and a jitted step. ``apply_gradients`` cannot pass the accuracy that
-the schedule looks at, so that the step writes out what it does. The chain's first link clips, asks a filter, adds noise and divides by
-the expected size of the sample; when the budget is spent it says so and updates nothing.
+linen module, an optax chain in a ``TrainState`` and a jitted step. The chain's first link clips, asks a filter, adds
+noise and divides by the expected size of the sample; when the budget is spent it says so and updates nothing.
+``apply_gradients`` cannot pass the accuracy that the schedule looks at: the step writes out what it does.
 """
 
 import jax

@@ -1,8 +1,8 @@
 """One training run in two processes, each of which holds its own rows only (``jax.distributed``).
 
-Run with ``python notebooks/examples/two_processes.py`` in an environment with ``jaxacct[train]``: it starts itself twice
-on this machine, on the loopback interface, and stops by itself. On two machines, run ``main`` on both with the address
-of the first. Every process runs the same program; only the rows that it reads are its own.
+Run with ``python notebooks/examples/two_processes.py`` in an environment with ``jaxacct[train]``: it starts itself
+twice on this machine, on the loopback interface, and stops by itself. On two machines, run ``main`` on both with the
+address of the first. Every process runs the same program; only the rows that it reads are its own.
 """
 
 import json

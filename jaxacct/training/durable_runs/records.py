@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxacct.training.durable_runs.journal import Journal, Record
+from jaxacct.training.durable_runs.shared import SharedJournal
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
@@ -16,7 +17,7 @@ _FIELDS = {
 }
 
 
-def check(journal: Journal) -> None:
+def check(journal: Journal | SharedJournal) -> None:
     """Raises ValueError where a journal, whose seals are sound, holds something else than the records of a run."""
     for number, record in enumerate(journal.records, 1):
         kind = record.get("kind") if isinstance(record, dict) else None
@@ -24,7 +25,7 @@ def check(journal: Journal) -> None:
             raise ValueError(f"journal {journal.path} line {number}: not a valid run record: {record!r:.200}")
 
 
-def agree(journal: Journal, header: Record) -> None:
+def agree(journal: Journal | SharedJournal, header: Record) -> None:
     """Raises ValueError where a run is resumed with another filter or other settings than it began with."""
     found = journal.records[0]
     if found["filter"] != header["filter"]:
