@@ -15,7 +15,7 @@ same budget:
 Each way is tuned by itself (clip norm, learning rate, share) for held-out accuracy, with seeds of its own; held-out
 data are declared public. Fresh seeds, the same for all ways, are then reported. The histograms show what examples have
 spent. That is published here because the data are public: in a private run it must never leave the program (see
-``jaxacct.filters.individual``). Sums are taken in floating point; ``jaxacct.training`` is exact there.
+``jaxacct.filters.per_example``). Sums are taken in floating point; ``jaxacct.training`` is exact there.
 """
 
 from __future__ import annotations

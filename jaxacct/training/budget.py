@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
+from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.batches_budget import plan_batches
@@ -185,7 +186,7 @@ def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -
     rough = _least_noise(planned, within(coarse), epsilon, precision=1e-2)
     # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
     # more noise.
-    whole = [order for order in filters.ORDERS if order == int(order)]
+    whole = [order for order in ORDERS if order == int(order)]
     order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
     chosen = _least_noise(planned, within([order]), epsilon)
     return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")

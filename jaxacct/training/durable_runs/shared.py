@@ -76,7 +76,7 @@ class SharedCheckpoints:
 
     def __init__(self, folder: Path, mesh: Mesh):
         self._own: Checkpoints | None = None
-        self._mesh = mesh
+        self._mesh, self.folder = mesh, folder
         self.latest: int | None = led(lambda: self._open(folder))
 
     def save(self, step: int, tree: object, notes: dict[str, object]) -> None:

@@ -1,0 +1,142 @@
+"""Keeps tables on disk under the hash of their inputs; a file with a wrong hash is computed anew.
+
+A digest guards against truncation, corruption and mix-ups, not against somebody who writes a table of their own. So the
+directory is made for this user alone, and it and a file in it are read only if they belong to the user who runs the
+program and nobody else may write to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import stat
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import jax
+import numpy as np
+
+from jaxacct._files import is_regular, not_ones_own
+from jaxacct._progress import Report as Progress
+from jaxacct._progress import progress as terminal_progress
+
+
+def directory() -> pathlib.Path:
+    """Where tables lie: ``$JAXACCT_CACHE_DIR``, or ``jaxacct`` in the user's cache directory."""
+    given = os.environ.get("JAXACCT_CACHE_DIR")
+    if given:
+        return pathlib.Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "jaxacct"
+
+
+def digest(*values: object) -> str:
+    """SHA-256 of pytrees of numbers, arrays and strings: structure, types, shapes and bytes."""
+    found = hashlib.sha256()
+    for value in values:
+        leaves, structure = jax.tree.flatten(value)
+        found.update(repr(structure).encode())
+        for leaf in leaves:
+            array = np.asarray(leaf)
+            found.update(f"|{array.dtype.str}{array.shape}|".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def load(key: str) -> dict[str, np.ndarray] | None:
+    """The arrays stored under ``key``; None where there are none, or a file that is not what was written.
+
+    None, with a warning, where somebody else may have written it.
+    """
+    try:
+        with _opened(f"{key}.npz") as raw, np.load(raw, allow_pickle=False) as file:
+            # A table is stored as it is: what would grow while it is read was not written here.
+            if any(one.file_size != one.compress_size for one in file.zip.infolist()):
+                return None
+            arrays = {name: file[name] for name in file.files}
+        sealed = str(arrays.pop("digest"))
+    except Exception:  # none is there, or whatever a damaged archive makes zipfile and NumPy raise
+        return None
+    return arrays if sealed == digest(key, arrays) else None
+
+
+def store(key: str, arrays: dict[str, np.ndarray]) -> None:
+    """Writes ``arrays`` in one atomic step; without a word where the directory is another's or cannot be written."""
+    with contextlib.suppress(OSError):
+        if not own_folder():
+            return
+        handle, name = tempfile.mkstemp(dir=directory(), suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                named: dict[str, Any] = {**arrays, "digest": np.array(digest(key, arrays))}
+                np.savez(file, **named)
+            os.replace(name, directory() / f"{key}.npz")
+        except BaseException:
+            pathlib.Path(name).unlink(missing_ok=True)
+            raise
+
+
+def own_folder(*below: str) -> bool:
+    """Whether the directory, and the folders ``below`` it, are this user's alone; made with mode 0700 where missing."""
+    folder = directory()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for name in ("", *below):
+        folder /= name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not_ones_own(folder.stat()):
+            return False
+    return True
+
+
+def _opened(name: str) -> BinaryIO:
+    """A regular file in the directory, if both are this user's alone, as they are and not as they were a moment ago."""
+    if not hasattr(os, "geteuid"):
+        if not is_regular(directory() / name):
+            raise OSError(f"{name} must be a regular file")
+        return open(directory() / name, "rb")
+    folder = os.open(directory(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _refuse_others(folder, directory())
+        # Neither a link, nor a pipe, which would wait for whoever writes it.
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        _refuse_others(file, directory() / name)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(f"{name} must be a regular file")
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def _refuse_others(file: int, path: pathlib.Path) -> None:
+    why = not_ones_own(os.fstat(file))
+    if why is not None:
+        warnings.warn(
+            f"tables in {path} are computed anew, because it {why}: make it yours alone (chown, chmod go-w), or set "
+            "JAXACCT_CACHE_DIR to a folder that is",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        raise PermissionError(f"{path} {why}")
+
+
+def kept(
+    key: str, make: Callable[[Progress], dict[str, np.ndarray]], use: bool, progress: Progress = None
+) -> dict[str, np.ndarray]:
+    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``.
+
+    ``make`` is given ``progress``, or where that is None a bar on the terminal, if there is one.
+    """
+    arrays = load(key) if use else None
+    if arrays is None:
+        with terminal_progress("table of prices") as shown:
+            arrays = make(progress or shown)
+        if use:
+            store(key, arrays)
+    return arrays
