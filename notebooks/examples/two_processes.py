@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ CLIP, DELTA = 1.0, 1e-5
 def main(address: str, count: int, index: int, most: int, epsilon=3.0, sigma=3.0, rate=0.1, devices=2) -> dict:
     """Process ``index`` of ``count``: trains on scikit-learn's digits for ``most`` steps; what came of it."""
     jax.config.update("jax_num_cpu_devices", devices)
-    # The first two lines of any such program. A process that waits for a lost one gives up after the heartbeat's time.
+    # A process that waits for a lost one gives up after the heartbeat's time.
     jax.distributed.initialize(address, count, index, initialization_timeout=60, heartbeat_timeout_seconds=30)
     data = training.demo.load_data("digits")
     # Its own part of the records, as a file of its own would hold it; the parts need not be of one size.
@@ -40,14 +41,17 @@ def main(address: str, count: int, index: int, most: int, epsilon=3.0, sigma=3.0
     state = training.init_state(network.params, optimizer, budget, schedule, training.seeded_keys(0))
 
     examples = training.shard_examples((x, y), own=True)
-    state = training.replicate(state, examples)  # process 0's, keys included
+    state, times = training.replicate(state, examples), []  # the state of process 0, keys included
     for _ in range(most):
-        state, report = step(state, examples)
+        start = time.perf_counter()
+        state, report = jax.block_until_ready(step(state, examples))
+        times.append(time.perf_counter() - start)
     params = jax.tree.map(np.asarray, state.params)  # the same in every process
     return {
         "rows": len(x),
         "of": examples.size,
         "steps": int(state.step),
+        "seconds_a_step": float(np.median(times)),
         "admitted": bool(report.admitted),
         "accuracy": training.accuracy(network.logits, jnp.reshape(data.test_x, (-1, 64)), data.test_y)(params),
         "bits": "".join(leaf.tobytes().hex()[:8] for leaf in jax.tree.leaves(params)),
