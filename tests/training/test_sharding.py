@@ -104,5 +104,3 @@ def test_in_one_process_its_own_rows_are_all_and_its_state_is_everybodys():
     for bad in (None, rows, "rows"):
         with pytest.raises(ValueError, match="examples must be"):
             replicate(tree, bad)
-    with pytest.raises(ValueError, match="own must be"):
-        shard_examples(rows, own="yes")
