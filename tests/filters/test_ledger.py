@@ -1,4 +1,4 @@
-"""Accumulated cost: never lost, never under-counted, the same in float32 and float64."""
+"""Accumulated cost: never lost, never under-counted."""
 
 from __future__ import annotations
 

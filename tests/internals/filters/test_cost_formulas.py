@@ -1,4 +1,4 @@
-"""What mechanisms cost in pure and in concentrated privacy, against high precision and other rooms' curves."""
+"""The closed forms of what mechanisms cost in concentrated privacy, in high precision, and that no smaller one would do."""
 
 from __future__ import annotations
 

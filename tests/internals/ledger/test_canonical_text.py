@@ -1,4 +1,4 @@
-"""What a ledger promises when nothing goes wrong."""
+"""What a ledger writes down of a filter and of a query is read back as it was."""
 
 import dataclasses
 
