@@ -8,11 +8,7 @@ import sys
 
 import jax
 
-from jaxacct import (
-    Laplace,
-    PoissonSampled,
-    filters,
-)
+from jaxacct import Laplace, PoissonSampled, filters
 
 SETUP = """
 import jax, numpy as np, jaxacct

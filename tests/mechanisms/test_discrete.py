@@ -114,10 +114,7 @@ def test_tables_enclose_the_sum_over_outputs_in_each_direction(relation):
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_samples_of_tables_and_responses_are_tables_of_mixtures(rate):
     epsilons = np.array([0.001, 0.05, 0.2])
-    for mechanism, (p, q) in (
-        (FromTables(P, Q), (P, Q)),
-        (RandomizedResponse(1.0, 3), response_tables(1.0, 3)),
-    ):
+    for mechanism, (p, q) in ((FromTables(P, Q), (P, Q)), (RandomizedResponse(1.0, 3), response_tables(1.0, 3))):
         p, q = [mp.mpf(x) for x in p], [mp.mpf(x) for x in q]
         mixed = [rate * a + (1 - rate) * b for a, b in zip(p, q, strict=True)]
         backwards = [rate * b + (1 - rate) * a for a, b in zip(p, q, strict=True)]

@@ -1,4 +1,4 @@
-"""The closed forms of what mechanisms cost in concentrated privacy, in high precision, and that no smaller one would do."""
+"""Closed forms of costs in concentrated privacy, in high precision; no smaller ones would do."""
 
 from __future__ import annotations
 

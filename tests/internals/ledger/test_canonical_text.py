@@ -4,12 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxacct import (
-    Gaussian,
-    PureDP,
-    RandomizedResponse,
-    filters,
-)
+from jaxacct import Gaussian, PureDP, RandomizedResponse, filters
 from jaxacct.ledger import canonical, register
 from jaxacct.ledger.policy import Policy
 from tests.contract.filter_cases import CASES

@@ -5,13 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import (
-    DiscreteGaussian,
-    Laplace,
-    PoissonSampled,
-    RandomSensitivityGaussian,
-    Skellam,
-)
+from jaxacct import DiscreteGaussian, Laplace, PoissonSampled, RandomSensitivityGaussian, Skellam
 from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
 from jaxacct.losses.engines.contour.transform import transform
