@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxacct.training import from_flax
+from jaxacct.training import from_flax, per_example_gradients
 from jaxacct.training.demo import build_network, load_data
 
 ROW = [
@@ -94,6 +94,25 @@ def test_a_network_with_batch_statistics_or_dropout_is_refused():
     for layer in (nnx.BatchNorm(3, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(0))):
         with pytest.raises(ValueError, match="model must hold parameters only"):
             from_flax(layer)
+
+
+@pytest.mark.parametrize("layer", ["statistics", "parameters"])
+def test_a_loss_that_changes_a_model_outside_of_it_is_told_what_to_do(layer):
+    model = nnx.BatchNorm(3, rngs=nnx.Rngs(0)) if layer == "statistics" else nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+
+    def loss(params, row):
+        if layer == "parameters":
+            nnx.update(model, params)
+            return model(row).sum()
+        return nnx.merge(graph, params, rest)(row[None]).sum()
+
+    with pytest.raises(ValueError, match="loss must change nothing that was made outside of it, and Flax says: Cannot"):
+        per_example_gradients(loss, params, jnp.ones((4, 3)))
+    if layer == "statistics":  # public averages that stand still
+        model.eval()
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+        assert jax.tree.leaves(per_example_gradients(loss, params, jnp.ones((4, 3))))[0].shape == (4, 3)
 
 
 def test_a_linen_network_is_a_pure_function_too_and_one_with_running_averages_is_refused():
