@@ -33,10 +33,12 @@ GUIDES = {
     "Train": (
         "choosing-a-filter",
         "dp-sgd-under-a-filter",
+        "dp-sgd-in-flax",
         "private-scores",
         "individual-budgets",
         "durable-training",
         "search",
+        "more-than-one-machine",
     ),
     "Check and report": ("is-my-training-private", "verify-and-report", "audit", "certificates"),
     "Release and share": ("ledger", "counts-and-sums", "accuracy-first"),
