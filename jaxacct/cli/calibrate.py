@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Progress, bar
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import Report, progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Number, Run, alike, said_of
@@ -68,7 +69,7 @@ def calibrate(
     """
     sought, *others = runs_of(arguments, without=seek)
     name = FAMILIES[sought.family].seeks if seek == "noise" else seek
-    with without_collection(), plain_errors(), warnings.catch_warnings(), progress("calibrate", quiet) as report:
+    with without_collection(), plain_errors(), warnings.catch_warnings(), bar("calibrate", quiet) as report:
         warnings.simplefilter("ignore", RuntimeWarning)  # the second line says how far off it may be
         options = {} if between is None else {"bracket": between}
         try:
@@ -117,7 +118,7 @@ def search(
     epsilon: Number,
     delta: Number,
     relation: str,
-    report: Report,
+    report: Progress,
     **options: Any,
 ) -> Calibration:
     """A `Calibration` of what was left out of ``run``; values and targets may be arrays."""

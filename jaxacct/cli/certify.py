@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from jaxacct._files import is_regular
+from jaxacct._progress import bar
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress
 from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
@@ -71,7 +71,7 @@ def certify(
     if (epsilon is None) == (delta is None):
         raise click.UsageError("give one of --epsilon and --delta, or --check FILE")
     runs = runs_of(arguments)
-    with plain_errors(), progress("certificate", quiet):
+    with plain_errors(), bar("certificate", quiet):
         import jaxacct
 
         mechanism, steps = composed(runs)

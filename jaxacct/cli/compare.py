@@ -9,9 +9,10 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Progress, bar
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import Report, progress, say_json, table
 from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import say_json, table
 from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import Run, said_of
@@ -64,7 +65,7 @@ def compare(
         _compare_samplers(list(runs_of(arguments)), delta, as_csv, as_json)
         return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
-    with plain_errors(), progress("compare", quiet) as report:
+    with plain_errors(), bar("compare", quiet) as report:
         answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, report)
     said = [*_too_small(answers), *said_of(runs, delta)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
@@ -160,7 +161,7 @@ def _levels(run: Run) -> list[Run]:
 
 
 def _answers(
-    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Report
+    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Progress
 ) -> tuple[dict[str, Answer], dict[str, str]]:
     from jaxacct import _validate
     from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
@@ -175,8 +176,7 @@ def _answers(
     asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
     answers, left_out = {}, {}
     for done, name in enumerate(asked):
-        if report is not None:
-            report(done, len(asked))
+        report(done, len(asked))
         try:
             if name in THOROUGH:
                 answers[name] = THOROUGH[name](schedule, epsilon)

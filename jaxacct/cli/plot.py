@@ -9,8 +9,9 @@ from typing import Any
 import click
 import numpy as np
 
+from jaxacct._progress import bar
 from jaxacct.cli import LazyGroup, plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
@@ -127,7 +128,7 @@ def _draw(name: str, arguments: dict[str, Any], **options: Any) -> None:
     output, as_json, quiet, relation = (arguments.pop(key) for key in ("output", "as_json", "quiet", "relation"))
     _named(output)
     runs = runs_of(arguments)
-    with plain_errors(), progress("plot", quiet):
+    with plain_errors(), bar("plot", quiet):
         mechanism, steps = composed(runs)
         _written(
             lambda plotting: getattr(plotting, name)(mechanism, steps=steps, relation=relation, **options),

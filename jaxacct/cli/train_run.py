@@ -15,8 +15,9 @@ import optax
 import tqdm
 
 from jaxacct import training
+from jaxacct._progress import bar
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.start import cache_compilations
 
 # The moment approximations are good from here on (docs/errata.md, 6).
@@ -133,7 +134,7 @@ def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budge
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["filter"] == "menu":
         target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
-    with progress("table of prices", quiet) as told:
+    with bar("table of prices", quiet) as told:
         return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
 
 

@@ -21,9 +21,7 @@ import jax
 import numpy as np
 
 from jaxacct._files import is_regular, not_ones_own
-
-Progress = Callable[[int, int], object] | None
-"""What is called as ``progress(done, total)`` while a table grows, if anything is."""
+from jaxacct._progress import Progress, bar
 
 
 def directory() -> pathlib.Path:
@@ -127,12 +125,17 @@ def _refuse_others(file: int, path: pathlib.Path) -> None:
         raise PermissionError(f"{path} {why}")
 
 
-def kept(key: str, make: Callable[[], dict[str, np.ndarray]], use: bool) -> dict[str, np.ndarray]:
-    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``."""
-    if not use:
-        return make()
-    arrays = load(key)
+def kept(
+    key: str, make: Callable[[Progress], dict[str, np.ndarray]], use: bool, progress: Progress | None
+) -> dict[str, np.ndarray]:
+    """The arrays stored under ``key``, or those that ``make(progress)`` returns, stored then; anew without ``use``.
+
+    Without ``progress`` a terminal shows a bar.
+    """
+    arrays = load(key) if use else None
     if arrays is None:
-        arrays = make()
-        store(key, arrays)
+        with contextlib.nullcontext(progress) if progress is not None else bar("table of prices") as told:
+            arrays = make(told)
+        if use:
+            store(key, arrays)
     return arrays

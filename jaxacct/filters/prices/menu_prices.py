@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._progress import Progress
 from jaxacct.filters.prices.entries import shrunk
-from jaxacct.filters.prices.kept import Progress, digest, kept
+from jaxacct.filters.prices.kept import digest, kept
 from jaxacct.filters.prices.laws import delta_of, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.mechanisms.base import Mechanism
@@ -28,7 +29,7 @@ def kept_table(
     unit: int,
     points: int | None,
     cache: bool,
-    progress: Progress,
+    progress: Progress | None,
     whole: bool,
 ) -> dict[str, np.ndarray]:
     """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes."""
@@ -58,7 +59,7 @@ def kept_table(
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = digest(kind, entries, epsilon, delta, unit, points or 0)
-    return kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
+    return kept(key, lambda told: _table(entries, epsilon, delta, unit, points, told, whole), cache, progress)
 
 
 def _table(
@@ -78,7 +79,7 @@ def _table(
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
     node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
     total = int(unit * most / node)
-    report = (lambda done: progress(min(done, total), total)) if progress is not None else None
+    report = lambda done: progress(min(done, total), total)  # noqa: E731
     spared = _SPARED if whole else 0.0
     met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
     table = budget_table(laws, prices, node, met, MOST_UNITS, report, whole)

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from jaxacct.cli import output as _output
+from jaxacct import _progress
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 
@@ -45,11 +45,10 @@ def test_progress_shows_on_a_terminal_after_a_second_and_nowhere_else(monkeypatc
     ]
     for stream, quiet, delay in seen:
         monkeypatch.setattr("sys.stderr", stream)
-        monkeypatch.setattr(_output, "_DELAY", delay)
-        with _output.progress("sweep", quiet) as report:
-            if report is not None:
-                report(1, 4)
-                report(4, 4)
+        monkeypatch.setattr(_progress, "_DELAY", delay)
+        with _progress.bar("sweep", quiet) as report:
+            report(1, 4)
+            report(4, 4)
         said.append(stream.getvalue())
     assert "4/4" in said[0]
     assert said[1:] == ["", "", ""]
