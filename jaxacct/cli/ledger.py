@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxacct._progress import bar
 from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.output import say_json

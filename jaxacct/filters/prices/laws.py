@@ -45,7 +45,7 @@ def menu_laws(
     steers: it costs tightness at worst.
     """
     reach = 4.0 * epsilon + min(10.0, 20.0 * gaussian_of(epsilon, delta))
-    wide = LossGrid(2.0 * reach / _COARSE, -_COARSE // 2, _COARSE)
+    wide = LossGrid(_part_of(epsilon, 2.0 * reach / _COARSE), -_COARSE // 2, _COARSE)
     singles = [_law(query, wide) for query in menu]
     powers = _Powers(singles, _COARSE // 2)
     runs = _runs(powers, epsilon, delta, 14)
@@ -61,7 +61,7 @@ def menu_laws(
     low, high = min(low, -epsilon) - h, max(high, epsilon) + h
     up, down = (max(far) + wide.lowest) * h, -(min(near) + wide.lowest) * h
     down = max(min(down, -low), h)
-    spacing = (high - low + up + down) / (points - 8)
+    spacing = _part_of(epsilon, (high - low + up + down) / (points - 8))
     below, above = (math.ceil(x / spacing) + 1 for x in (down, up))
     lowest = math.floor(low / spacing)
     grid = LossGrid(spacing, lowest, points - below - above)
@@ -69,6 +69,15 @@ def menu_laws(
     laws, excess = zip(*(law_of(query, step, grid) for query in menu), strict=True)
     found = MenuLaws(grid, np.stack([law.masses for law in laws]), np.stack(excess), below, above)
     return found, runs_alone(found, epsilon, delta)
+
+
+def _part_of(epsilon: float, spacing: float) -> float:
+    """A spacing not below, and hardly above, of which epsilon, its half, third and quarter are whole numbers.
+
+    So a query of which one, two, three or four runs spend epsilon exactly is not rounded up beyond it.
+    """
+    parts = math.floor(epsilon / (12.0 * spacing))
+    return epsilon / (12.0 * parts) if parts else spacing
 
 
 def gaussian_of(epsilon: float, delta: float) -> float:
