@@ -17,6 +17,7 @@ from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
+from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -158,7 +159,7 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     """The steps within ``epsilon``, with the schedule's distinct steps as the menu."""
     if epsilon is None:
         raise ValueError("its table is for one target: give --epsilon")
-    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
+    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta, progress=_silent)
     left, steps = int(budget.budget), 0
     for (_, count), price in zip(schedule.parts, np.asarray(budget.prices).tolist(), strict=True):
         runs = min(count, left // price)
@@ -166,6 +167,31 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
         if runs < count:
             break
     return Answer(math.nan, steps=steps)
+
+
+def _by_name(name: str) -> Callable[[Schedule, float | None], Answer]:
+    """The steps within ``epsilon`` that the filter of a name admits."""
+
+    def ask(schedule: Schedule, epsilon: float | None) -> Answer:
+        if epsilon is None:
+            raise ValueError("it is made for one target: give --epsilon")
+        others = {}
+        if name == "sampled_gaussian":
+            with jax.enable_x64(True):
+                found = [as_sampled_gaussian(part) for part, _ in schedule.parts]
+            if None in found:
+                raise ValueError("it is for sampled Gaussians")
+            sigmas, rates = (sorted(float(x) for x in column) for column in zip(*found, strict=True))  # pyright: ignore[reportArgumentType]
+            others = {"sigma": (sigmas[0], sigmas[-1]), "rate": (rates[0], rates[-1]), "progress": _silent}
+        budget = filters.for_target(name, epsilon, schedule.delta, **others)
+        fits = lambda steps: bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
+        return Answer(math.nan, steps=last(fits, 0, schedule.steps + 1))
+
+    return ask
+
+
+def _silent(done: int, total: int) -> None:
+    """The command has a bar of its own."""
 
 
 def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
@@ -202,6 +228,7 @@ FILTERS: dict[str, Callable[[Schedule], Answer]] = {
 THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
     "gdp_residue": _gdp_residue,
     "menu": _menu,
+    **{name: _by_name(name) for name in ("sampled_gaussian", "renyi_any", "approximate_dp")},
 }
 ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
     "dp_accounting, PLD": _dp_accounting("pld"),

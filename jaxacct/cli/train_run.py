@@ -134,7 +134,7 @@ def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budge
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["filter"] == "menu":
         target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
-    with bar("table of prices", quiet) as told:
+    with bar("plan", quiet) as told:
         return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
 
 
@@ -164,5 +164,7 @@ def _introduce(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
                 "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
             )
+    if budget.note:
+        say(budget.note)
     if seed is not None:
         say("reproducible run: not private to anyone who knows the seed")

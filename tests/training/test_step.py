@@ -253,7 +253,8 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
         (dict(delta=0.0), "delta must be"),
         (dict(rate=1.5), "rate must be"),
         (dict(steps=0), "steps must be"),
-        (dict(filter="zcdp"), "filter must be one of"),
+        (dict(filter="zcdp"), "rate must be 1 for the zcdp filter"),
+        (dict(filter="pure_dp"), "filter must be one of"),
         (dict(schedule="cosine"), "schedule must be one of"),
     ],
 )

@@ -73,7 +73,13 @@ def chosen_families(
     count = len(low_noise)
     asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width)]
     atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried] + [gaussian_atoms(width)]
-    laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    try:
+        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    except ValueError as refused:
+        raise ValueError(
+            f"sigma must be larger, or rate smaller, got {sigma[0]:.6g} and {rate[1]:.6g}: one such query misses "
+            f"epsilon {epsilon:g} at delta {delta:g}"
+        ) from refused
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
     cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
     spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
@@ -154,11 +160,17 @@ def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
     """The excess over sqrt(gamma) of so many runs of a query, at the offsets of ``single``, that of one run."""
     n = single.size
     wide = LossGrid(spacing, -(n // 2), n)
-    kernel = np.fft.rfft(np.pad(single, (0, padded(n) - n)))
+
+    def both(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        kernel = np.fft.rfft(np.pad(second, (0, padded(n) - n)))
+        more = np.fft.irfft(np.fft.rfft(kinks_of(first, wide), padded(n)) * kernel, padded(n))
+        return first + np.maximum(more[n // 2 : n // 2 + n], 0.0)
+
     found = single
-    for _ in range(times - 1):
-        more = np.fft.irfft(np.fft.rfft(kinks_of(found, wide), padded(n)) * kernel, padded(n))
-        found = found + np.maximum(more[n // 2 : n // 2 + n], 0.0)
+    for bit in f"{times:b}"[1:]:
+        found = both(found, found)
+        if bit == "1":
+            found = both(found, single)
     return found
 
 
