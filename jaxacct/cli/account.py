@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._progress import bar
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
@@ -66,7 +66,7 @@ def _answer(
     wanted: str, given: str, *, target: float, relation: str, as_json: bool, quiet: bool, **arguments: object
 ) -> None:
     runs = runs_of(arguments)
-    with without_collection(), plain_errors(), bar(wanted, quiet):
+    with without_collection(), plain_errors(), progress(wanted, quiet):
         from jaxacct import accounting
 
         mechanism, steps = composed(runs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._progress import Progress, bar
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
@@ -69,7 +69,7 @@ def calibrate(
     """
     sought, *others = runs_of(arguments, without=seek)
     name = FAMILIES[sought.family].seeks if seek == "noise" else seek
-    with without_collection(), plain_errors(), warnings.catch_warnings(), bar("calibrate", quiet) as report:
+    with without_collection(), plain_errors(), warnings.catch_warnings(), progress("calibrate", quiet) as report:
         warnings.simplefilter("ignore", RuntimeWarning)  # the second line says how far off it may be
         options = {} if between is None else {"bracket": between}
         try:
@@ -118,7 +118,7 @@ def search(
     epsilon: Number,
     delta: Number,
     relation: str,
-    report: Progress,
+    report: Report,
     **options: Any,
 ) -> Calibration:
     """A `Calibration` of what was left out of ``run``; values and targets may be arrays."""

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._progress import Progress, bar
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import as_csv as csv_of
 from jaxacct.cli.output import say_json, table
@@ -36,11 +36,7 @@ _question = under("Question")
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
-@_question(
-    "--thorough",
-    is_flag=True,
-    help="Also gdp_residue and, with --epsilon, the filters made for one target, sampled_gaussian among them: minutes.",
-)
+@_question("--thorough", is_flag=True, help="Also sampled_gaussian, gdp_residue and, with --epsilon, menu: minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."
@@ -69,7 +65,7 @@ def compare(
         _compare_samplers(list(runs_of(arguments)), delta, as_csv, as_json)
         return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
-    with plain_errors(), bar("compare", quiet) as report:
+    with plain_errors(), progress("compare", quiet) as report:
         answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, report)
     said = [*_too_small(answers), *said_of(runs, delta)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
@@ -165,7 +161,7 @@ def _levels(run: Run) -> list[Run]:
 
 
 def _answers(
-    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Progress
+    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Report
 ) -> tuple[dict[str, Answer], dict[str, str]]:
     from jaxacct import _validate
     from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
@@ -179,8 +175,11 @@ def _answers(
     FILTERS["fixed in advance"](schedule)  # what is wrong with the schedule itself is an error
     asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
     answers, left_out = {}, {}
+    if not thorough:
+        left_out = dict.fromkeys(THOROUGH, "its table takes seconds to minutes: add --thorough")
     for done, name in enumerate(asked):
-        report(done, len(asked))
+        if report is not None:
+            report(done, len(asked))
         try:
             if name in THOROUGH:
                 answers[name] = THOROUGH[name](schedule, epsilon)

@@ -25,6 +25,7 @@ from jaxacct.mechanisms.base import Mechanism
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
 _RATIO = 1.002  # from each of the residue filter's budgets that are tried to the next
+_ABOVE = (1.01, 1.04, 1.16, 1.64)  # times the schedule's own epsilon, the targets that are tried
 _MOST = 20_000  # steps that the residue filter goes through one by one
 
 
@@ -159,7 +160,7 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     """The steps within ``epsilon``, with the schedule's distinct steps as the menu."""
     if epsilon is None:
         raise ValueError("its table is for one target: give --epsilon")
-    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta, progress=_silent)
+    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
     left, steps = int(budget.budget), 0
     for (_, count), price in zip(schedule.parts, np.asarray(budget.prices).tolist(), strict=True):
         runs = min(count, left // price)
@@ -169,29 +170,37 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     return Answer(math.nan, steps=steps)
 
 
+def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
+    """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
+    with jax.enable_x64(True):
+        pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
+    if any(pair is None for pair in pairs):
+        raise ValueError("it is for sampled Gaussians")
+    noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
+
+    def admits(target: float) -> int:
+        budget = filters.sampled_gaussian(
+            sigma=(min(noises), max(noises)), rate=(min(rates), max(rates)), epsilon=target, delta=schedule.delta
+        )
+        admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
+        return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
+
+    own = _in_advance(schedule).epsilon
+    target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
+    return Answer(target, steps=None if epsilon is None else admits(epsilon))
+
+
 def _by_name(name: str) -> Callable[[Schedule, float | None], Answer]:
     """The steps within ``epsilon`` that the filter of a name admits."""
 
     def ask(schedule: Schedule, epsilon: float | None) -> Answer:
         if epsilon is None:
             raise ValueError("it is made for one target: give --epsilon")
-        others = {}
-        if name == "sampled_gaussian":
-            with jax.enable_x64(True):
-                found = [as_sampled_gaussian(part) for part, _ in schedule.parts]
-            if None in found:
-                raise ValueError("it is for sampled Gaussians")
-            sigmas, rates = (sorted(float(x) for x in column) for column in zip(*found, strict=True))  # pyright: ignore[reportArgumentType]
-            others = {"sigma": (sigmas[0], sigmas[-1]), "rate": (rates[0], rates[-1]), "progress": _silent}
-        budget = filters.for_target(name, epsilon, schedule.delta, **others)
-        fits = lambda steps: bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
+        budget = filters.for_target(name, epsilon, schedule.delta)
+        fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
         return Answer(math.nan, steps=last(fits, 0, schedule.steps + 1))
 
     return ask
-
-
-def _silent(done: int, total: int) -> None:
-    """The command has a bar of its own."""
 
 
 def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
@@ -226,9 +235,11 @@ FILTERS: dict[str, Callable[[Schedule], Answer]] = {
     "approximate_gdp": _approximate_gdp,
 }
 THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
+    "sampled_gaussian": _sampled_gaussian,
     "gdp_residue": _gdp_residue,
     "menu": _menu,
-    **{name: _by_name(name) for name in ("sampled_gaussian", "renyi_any", "approximate_dp")},
+    "renyi_any": _by_name("renyi_any"),
+    "approximate_dp": _by_name("approximate_dp"),
 }
 ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
     "dp_accounting, PLD": _dp_accounting("pld"),

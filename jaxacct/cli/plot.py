@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from jaxacct._progress import bar
+from jaxacct._progress import progress
 from jaxacct.cli import LazyGroup, plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
@@ -128,7 +128,7 @@ def _draw(name: str, arguments: dict[str, Any], **options: Any) -> None:
     output, as_json, quiet, relation = (arguments.pop(key) for key in ("output", "as_json", "quiet", "relation"))
     _named(output)
     runs = runs_of(arguments)
-    with plain_errors(), bar("plot", quiet):
+    with plain_errors(), progress("plot", quiet):
         mechanism, steps = composed(runs)
         _written(
             lambda plotting: getattr(plotting, name)(mechanism, steps=steps, relation=relation, **options),

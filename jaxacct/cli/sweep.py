@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._progress import Progress, bar
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
 from jaxacct.cli.output import as_csv as csv_of
@@ -101,7 +101,7 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
     if size > _MOST:
         raise click.UsageError(f"a sweep has at most {_MOST} settings, got {size}")
     flat = dict(zip(axes, (part.ravel() for part in np.meshgrid(*axes.values(), indexing="ij")), strict=True))
-    with plain_errors(), warnings.catch_warnings(), bar("sweep", quiet) as report:
+    with plain_errors(), warnings.catch_warnings(), progress("sweep", quiet) as report:
         answers = _answered(_filled(first, flat), others, flat, wanted, own, relation, report)
     fixed: dict[str, Any] = {"mechanism": first.family, "relation": relation}
     if others:
@@ -140,7 +140,7 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
 
 
 def _answered(
-    run: Run, others: list[Run], flat: Mapping[str, np.ndarray], wanted: str, own: str, relation: str, report: Progress
+    run: Run, others: list[Run], flat: Mapping[str, np.ndarray], wanted: str, own: str, relation: str, report: Report
 ) -> dict[str, np.ndarray]:
     from jaxacct import accounting
 

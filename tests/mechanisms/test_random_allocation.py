@@ -170,17 +170,6 @@ def test_attacks_on_several_participations_come_near_what_is_proven() -> None:
         assert found.lower <= found.upper <= (1 + most) * found.lower
 
 
-def test_numbers_of_batches_broadcast_and_may_be_traced() -> None:
-    eager = epsilon(RandomAllocation(Gaussian(1.0), 64), 1e-8)
-    inside = jax.jit(lambda sigma, t: epsilon(RandomAllocation(Gaussian(sigma), t), 1e-8))(1.0, 64)
-    np.testing.assert_allclose(inside, eager, rtol=1e-6)
-    many = epsilon(RandomAllocation(Gaussian(np.array([1.0, 2.0])), np.array([[8], [64]])), 1e-8)
-    assert many.upper.shape == (2, 2)
-    assert many.upper[1, 0] == eager.upper
-    bad = jax.jit(lambda t: epsilon(RandomAllocation(Gaussian(1.0), t), 1e-8))(2.5)
-    assert bad.upper == np.inf
-
-
 @pytest.mark.slow
 def test_a_program_without_host_fails_closed() -> None:
     with jaxacct.without_callbacks():
@@ -216,15 +205,6 @@ def test_calibration_meets_its_target() -> None:
     found = jaxacct.calibrate(lambda sigma: RandomAllocation(Gaussian(sigma), 64), epsilon=1.0, delta=1e-6)
     assert epsilon(RandomAllocation(Gaussian(found.parameter), 64), 1e-6).upper <= 1.0
     assert found.parameter < 1.05  # a Gaussian that is not hidden among batches takes 4.2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [((Gaussian(1.0), 4, 5), "participations"), ((Gaussian(1.0), 2.5), "batches"), ((Gaussian(1.0), 2**21), "batches")],
-)
-def test_bad_numbers_are_named(arguments, word) -> None:
-    with pytest.raises(ValueError, match=word):
-        RandomAllocation(*arguments)
 
 
 def test_a_composition_inside_an_epoch_has_no_analysis() -> None:

@@ -21,7 +21,8 @@ import jax
 import numpy as np
 
 from jaxacct._files import is_regular, not_ones_own
-from jaxacct._progress import Progress, bar
+from jaxacct._progress import Report as Progress
+from jaxacct._progress import progress as terminal_progress
 
 
 def directory() -> pathlib.Path:
@@ -126,16 +127,16 @@ def _refuse_others(file: int, path: pathlib.Path) -> None:
 
 
 def kept(
-    key: str, make: Callable[[Progress], dict[str, np.ndarray]], use: bool, progress: Progress | None
+    key: str, make: Callable[[Progress], dict[str, np.ndarray]], use: bool, progress: Progress = None
 ) -> dict[str, np.ndarray]:
-    """The arrays stored under ``key``, or those that ``make(progress)`` returns, stored then; anew without ``use``.
+    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``.
 
-    Without ``progress`` a terminal shows a bar.
+    ``make`` is given ``progress``, or where that is None a bar on the terminal, if there is one.
     """
     arrays = load(key) if use else None
     if arrays is None:
-        with contextlib.nullcontext(progress) if progress is not None else bar("table of prices") as told:
-            arrays = make(told)
+        with terminal_progress("table of prices") as shown:
+            arrays = make(progress or shown)
         if use:
             store(key, arrays)
     return arrays

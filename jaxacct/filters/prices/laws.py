@@ -182,7 +182,7 @@ class _Powers:
     def _logs_of_moments(self, masses: np.ndarray, tilts: np.ndarray) -> np.ndarray:
         """log of the sum of masses times exp(tilt loss), shape ``(laws, tilts)``."""
         logs = np.log(np.maximum(masses, 1e-300))
-        return np.stack([logsumexp(logs + tilt * self.losses, axis=-1) for tilt in tilts], -1)
+        return np.stack([np.asarray(logsumexp(logs + tilt * self.losses, axis=-1)) for tilt in tilts], -1)
 
 
 def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.ndarray:

@@ -10,7 +10,6 @@ for each interval of a say all: the price b - a at its left end and at its right
 from __future__ import annotations
 
 import numpy as np
-import scipy.fft
 
 from jaxacct._numerics.rounding import EPS
 from jaxacct.filters.prices.family import UNITS, Family, circular, padded, steady
@@ -45,7 +44,7 @@ def added(kernel: Kernel, family: Family) -> np.ndarray:
     n = family.grid.size
     around = circular(kernel.values, n)
     size = float(np.sqrt((around**2).sum()))
-    found = scipy.fft.irfft(family.spectra * scipy.fft.rfft(around), padded(n))[:, :n]
+    found = np.fft.irfft(family.spectra * np.fft.rfft(around), padded(n))[:, :n]
     wrong = 48.0 * (np.log2(padded(n)) + 2.0) * EPS * size * family.norms
     paid = family.slack * steady(family.grid, family.half_width, family.far)
     price = float((found[-1] / (family.heights[-1] + paid)).max())

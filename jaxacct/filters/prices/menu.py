@@ -225,8 +225,7 @@ def menu(
             hundred MB for thousands of steps. Domination is asked at all epsilons, so a query with a far heavier tail
             than the entries can be dear, or have no price.
         cache: whether to look for the table on disk, and to leave it there.
-        progress: called as ``progress(done, total)`` while the table grows; the total is an estimate. Without it a
-            terminal shows a bar.
+        progress: called as ``progress(done, total)`` while the table grows; the total is an estimate.
 
     Raises:
         ValueError: a bad argument (named), an empty menu, an entry that misses the target at once, or entries whose

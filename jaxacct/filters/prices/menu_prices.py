@@ -9,9 +9,8 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._progress import Progress
 from jaxacct.filters.prices.entries import shrunk
-from jaxacct.filters.prices.kept import digest, kept
+from jaxacct.filters.prices.kept import Progress, digest, kept
 from jaxacct.filters.prices.laws import delta_of, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.mechanisms.base import Mechanism
@@ -32,7 +31,7 @@ def kept_table(
     unit: int,
     points: int | None,
     cache: bool,
-    progress: Progress | None,
+    progress: Progress,
     whole: bool,
 ) -> dict[str, np.ndarray]:
     """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes."""
@@ -85,7 +84,7 @@ def _table(
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
     node = 1 if few else max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
     total = int(unit * most / node)
-    report = lambda done: progress(min(done, total), total)  # noqa: E731
+    report = (lambda done: progress(min(done, total), total)) if progress is not None else None
     spared = _SPARED if whole else 0.0
     met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
     table = budget_table(laws, prices, node, met, MOST_UNITS, report, whole, few)

@@ -9,13 +9,12 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._progress import Progress
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import certified
 from jaxacct.filters.prices.entries import covered, narrow
 from jaxacct.filters.prices.family import UNITS, prepared
 from jaxacct.filters.prices.grid_table import box_tables, within
-from jaxacct.filters.prices.kept import digest, kept
+from jaxacct.filters.prices.kept import Progress, digest, kept
 from jaxacct.filters.prices.packed import least_of, unpacked
 from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 from jaxacct.losses.grids.grid import LossGrid
@@ -55,7 +54,7 @@ def sampled_gaussian(
         extra: further mechanisms with scalar, concrete parameters, asked for by their position: a `Laplace` release of
             an accuracy, a `Gaussian` on all records.
         cache: whether to look for the table on disk, and to leave it there.
-        progress: called as ``progress(done, total)`` while the table grows; without it a terminal shows a bar.
+        progress: called as ``progress(done, total)`` while the table grows.
 
     Raises:
         ValueError: a bad argument (named), or ranges of which the least noise at the largest rate misses the
@@ -107,14 +106,14 @@ def _made(
     target: tuple[float, float],
     extra: Sequence[Mechanism],
     cache: bool,
-    progress: Progress | None,
+    progress: Progress,
     *,
     two: bool,
 ) -> SampledGaussianFilter:
     key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
 
-    def make(progress: Progress) -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, *target, extra, two, progress)
+    def make(told: Progress) -> dict[str, np.ndarray]:
+        tables = box_tables(noises, rates, *target, extra, two, told or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
     arrays = kept(key, make, cache, progress)
