@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaxacct.training.samplers import sampler
     from jaxacct.training.sampling import poisson_sample
     from jaxacct.training.selection import select
-    from jaxacct.training.sharding import shard_examples
+    from jaxacct.training.sharding import replicate, shard_examples
     from jaxacct.training.state import StepReport, TrainState, init_state
     from jaxacct.training.step import make_step
 
@@ -91,6 +91,7 @@ __all__ = [
     "plan_budget",
     "plan_rounds",
     "poisson_sample",
+    "replicate",
     "sampler",
     "schedules",
     "secure_keys",

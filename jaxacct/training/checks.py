@@ -16,6 +16,12 @@ from jaxacct import _validate
 # of one.
 _LEAST_CLIP, _MOST_CLIP = 1e-12, 1e12
 
+_IN_FLAX = (
+    "Running averages (BatchNorm) are statistics of private examples that no noise protects, and random streams "
+    "(Dropout) would repeat: use GroupNorm or LayerNorm, or call model.eval() before nnx.split; and take the model "
+    "that the loss calls from nnx.merge(graph, params) inside the loss"
+)
+
 Tree = TypeVar("Tree")
 Params = TypeVar("Params")
 Loss: TypeAlias = Callable[[Params, Any], jax.Array]
@@ -99,7 +105,15 @@ def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, Any],
     _validate.truth(has_aux=has_aux)
 
     def checked(params: Params, example: object) -> Any:
-        value: Any = loss(params, example)
+        try:
+            value: Any = loss(params, example)
+        except Exception as problem:
+            if type(problem).__name__ != "TraceContextError":  # Flax's, which need not be installed
+                raise
+            said = str(problem).partition(" (http")[0]
+            raise ValueError(
+                f"loss must change nothing that was made outside of it, and Flax says: {said}. {_IN_FLAX}"
+            ) from problem
         if has_aux and not (isinstance(value, tuple) and len(value) == 2):
             raise ValueError(f"loss must return a pair (loss, aux) with has_aux, got {_validate.shown(value)}")
         value, aux = value if has_aux else (value, None)

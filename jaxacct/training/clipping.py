@@ -227,9 +227,8 @@ def clipped_gradient_sum(
         out_specs=P(),
         check_vma=False,
     )
-    padding = (0, data.capacity - size)
-    scale = jnp.pad(scale, padding) if scale.ndim else scale
-    return everywhere(params, data.rows, jnp.pad(mask, padding), jnp.pad(lanes, padding), unit, scale)
+    scale = data.placed(scale) if scale.ndim else scale
+    return everywhere(params, data.rows, data.placed(mask), data.placed(lanes), unit, scale)
 
 
 def gradient_sum_of_sample(

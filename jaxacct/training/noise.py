@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics import manual_axes
 from jaxacct._numerics.float32 import no_less
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
@@ -64,7 +65,7 @@ def gaussian_tree(key: jax.Array, shapes: object) -> Any:
         return total + jax.random.normal(key, total.shape, jnp.float32), None
 
     # One generator in the program, whatever the number of leaves: it is what takes compilers longest.
-    total = 0.5 * jax.lax.scan(add, jnp.zeros(sum(sizes), jnp.float32), jax.random.split(key, 4))[0]
+    total = 0.5 * manual_axes.scan(add, jnp.zeros(sum(sizes), jnp.float32), jax.random.split(key, 4))[0]
     parts = zip(np.cumsum(sizes), sizes, leaves, strict=True)
     cut = [jax.lax.slice(total, [end - n], [end]).reshape(jnp.shape(leaf)) for end, n, leaf in parts]
     return jax.tree.unflatten(structure, cut)

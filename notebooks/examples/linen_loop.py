@@ -1,14 +1,16 @@
-"""A Flax linen network in a training loop of one's own, made private by three lines (marked).
+"""A Flax linen network and Flax's ``TrainState`` in a loop of one's own, made private by three lines (marked).
 
 Run with ``python notebooks/examples/linen_loop.py`` in an environment with ``jaxacct[train]``. No Keras, no trainer: a
-linen module, an optax chain and a jitted step. The chain's first link clips, asks a filter, adds noise and divides by
-the expected size of the sample; when the budget is spent it says so and updates nothing.
+linen module, an optax chain in a ``TrainState`` and a jitted step. The chain's first link clips, asks a filter, adds
+noise and divides by the expected size of the sample; when the budget is spent it says so and updates nothing.
+``apply_gradients`` cannot pass the accuracy that the schedule looks at: the step writes out what it does.
 """
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import linen
+from flax.training.train_state import TrainState
 
 from jaxacct import filters, training
 
@@ -42,26 +44,28 @@ def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int 
     measure = training.accuracy(model.logits, data.test_x, data.test_y)
 
     @jax.jit
-    def step(params, opt_state, accuracy):
-        here = training.step_keys(keys, optax.tree.get(opt_state, "step"))
-        sample = training.poisson_sample(here.sampling, len(x), optax.tree.get(opt_state, "rate"))
+    def step(state, accuracy):
+        here = training.step_keys(keys, optax.tree.get(state.opt_state, "step"))
+        sample = training.poisson_sample(here.sampling, len(x), optax.tree.get(state.opt_state, "rate"))
         # 2: was jax.grad of the mean loss over a batch. Any size of sample, 256 gradients in memory at a time.
-        gradient = training.clipped_gradient_sum(model.loss, params, (x, y), sample, CLIP, physical_batch=256)
-        updates, opt_state = optimizer.update(gradient, opt_state, params, accuracy=accuracy)
-        return optax.apply_updates(params, updates), opt_state, optax.tree.get(opt_state, "halted")
+        gradient = training.clipped_gradient_sum(model.loss, state.params, (x, y), sample, CLIP, physical_batch=256)
+        updates, opt_state = state.tx.update(gradient, state.opt_state, state.params, accuracy=accuracy)
+        params = optax.apply_updates(state.params, updates)
+        return state.replace(step=state.step + 1, params=params, opt_state=opt_state)
 
-    params, opt_state = model.params, optimizer.init(model.params)
-    steps, accuracy = 0, measure(model.params)
+    state = TrainState.create(apply_fn=net.apply, params=model.params, tx=optimizer)
+    accuracy = measure(state.params)
     for _ in range(most):
-        following, opt_state, halted = step(params, opt_state, accuracy)
-        if halted:  # 3: was nothing. (Adam moves on over a zero update; these parameters are not used.)
+        following = step(state, accuracy)
+        # 3: was nothing. (Adam moves on over a zero update; these parameters are not used.)
+        if optax.tree.get(following.opt_state, "halted"):
             break
-        params, steps = following, steps + 1
-        if steps % 10 == 0:
-            accuracy = measure(params)
+        state = following
+        if state.step % 10 == 0:
+            accuracy = measure(state.params)
     return {
-        "steps": steps,
-        "accuracy": measure(params),
+        "steps": int(state.step),
+        "accuracy": measure(state.params),
         "epsilon": float(budget.guarantee.epsilon(DELTA)),
         "is_bound": budget.guarantee.is_bound,
     }

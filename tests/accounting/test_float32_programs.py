@@ -1,4 +1,4 @@
-"""Float64 code inside a user's float32 program: everything lowers, and encloses what it does outside."""
+"""Orders of curves and post-processing inside a user's float32 program enclose what they do outside."""
 
 import jax
 import jax.numpy as jnp

@@ -1,9 +1,6 @@
 """delta and epsilon inside every transformation, in float32 and in float64 programs: the bounds of the eager call."""
 
 import contextlib
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -306,36 +303,6 @@ def test_derivatives_of_formulas_in_a_program_are_the_eager_ones():
         with jaxacct.without_callbacks():
             found = jax.jit(jax.grad(ask, (0, 1, 2)))(*numbers)
     np.testing.assert_allclose(found, eager, rtol=1e-6)
-
-
-SHARDED = """
-import numpy as np, jax, jaxacct
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-ask = lambda s: jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(s), 0.01), 1e-5, steps=100)
-total = lambda s: jax.lax.psum(ask(s).upper.sum(), "d")
-sigmas = np.linspace(0.8, 2.0, 8, dtype=np.float32)
-mesh = Mesh(np.array(jax.devices()), ("d",))
-split = jax.device_put(sigmas, NamedSharding(mesh, P("d")))
-one = ask(sigmas)
-shards = lambda f, out: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=out))
-runs = [jax.jit(ask), jax.jit(jax.vmap(ask)), shards(ask, P("d")), shards(jax.vmap(ask), P("d")), jax.pmap(ask)]
-for run in runs:
-    found = run(sigmas[:4] if run is runs[-1] else split)
-    assert np.all(found.upper >= one.upper[:found.upper.size]) and np.all(found.lower <= one.lower[:found.upper.size])
-assert shards(total, P())(split) >= one.upper.sum() * (1 - 1e-6)
-flights = [jax.jit(ask)(split + i / 64) for i in range(8)]
-jax.block_until_ready(flights)
-print("same")
-"""
-
-
-def test_programs_over_several_devices_are_answered():
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
-    environment = kept | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.stdout.strip() == "same", done.stderr
 
 
 def test_compiled_programs_bound_delta_at_negative_epsilons():

@@ -181,27 +181,6 @@ def test_examples_of_ones_own_are_read_along_their_gradients():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"number": None}, "canaries must be given as a number with a gradient_norm, or as examples"),
-        ({"gradient_norm": None}, "canaries must be given as a number"),
-        ({"examples": DATA}, "canaries must be given as a number"),
-        ({"number": None, "gradient_norm": None, "examples": DATA[0]}, "examples must be a tree of the shapes of data"),
-        ({"number": 0}, "number must be a whole number from 1"),
-        ({"gradient_norm": -1.0}, "gradient_norm must be a finite number above 0"),
-        ({"key": 3}, "key must be one typed PRNG key"),
-        ({"key": jax.random.split(jax.random.key(0))}, "key must be one typed PRNG key, got a .* holds random keys"),
-        ({"loss": None}, "loss must be a function"),
-        ({"data": (DATA[0], DATA[1][:5])}, "data must hold arrays of one length above 0"),
-    ],
-)
-def test_what_makes_no_sense_is_named(arguments, message):
-    given = {"loss": loss, "params": PARAMS, "data": DATA, "key": jax.random.key(0), "number": 5, "gradient_norm": 1.0}
-    with pytest.raises(ValueError, match=message):
-        audit.canaries(**(given | arguments))
-
-
-@pytest.mark.parametrize(
     ("scores", "guesses", "message"),
     [
         (None, 3, "scores must be a Scores"),

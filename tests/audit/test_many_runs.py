@@ -102,21 +102,3 @@ def test_attacks_that_are_always_wrong_or_right_have_finite_bounds():
     assert run(10, 10, 10, 10, mechanism=Gaussian(1.0)).p_value == 1
     best = run(0, 10, 0, 10)
     assert 0 < best.epsilon < best.credible[1] < np.inf
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"false_positives": 11}, "false_positives must be a whole number from 0 to 10"),
-        ({"false_negatives": -1}, "false_negatives must be a whole number from 0 to 10"),
-        ({"absent": 0}, "absent must be a whole number"),
-        ({"present": 1.5}, "present must be a whole number"),
-        ({"delta": 1.0}, "delta must be strictly between 0 and 1"),
-        ({"confidence": 0.0}, "confidence must be strictly between 0 and 1"),
-        ({"mechanism": "Gaussian"}, "mechanism must be one of those in jaxacct.mechanisms"),
-    ],
-)
-def test_what_makes_no_sense_is_named(arguments, message):
-    given = {"false_positives": 1, "absent": 10, "false_negatives": 1, "present": 10, "delta": 1e-5}
-    with pytest.raises(ValueError, match=message):
-        audit.many_runs(**(given | arguments))

@@ -86,11 +86,6 @@ def test_randomized_response_that_fails_with_delta_exceeds_its_epsilon_as_seldom
         assert probability <= 1 - confidence
 
 
-def least_other(pairs, probability, total):
-    """The smallest probability of an event for the other neighbour, by (epsilon, delta), per unit of ``total``."""
-    return max(max((probability - d) / g, total - d - g * (total - probability)) for g, d in pairs)
-
-
 def feasible(pairs, canaries, guesses, correct, significance):
     """Whether a law of the number of right guesses satisfies the theorem's inequalities and is so often so large."""
     numbers = np.arange(guesses + 1)
@@ -228,26 +223,3 @@ def test_gaussian_epsilon_is_that_of_a_mu_that_is_refuted():
     just_above = mu[1:][curve > 1e-5][0]
     assert run(1000, 200, 170, mechanism=GDP(just_above * 0.998)).p_value <= 0.05
     assert run(1000, 200, 170, mechanism=GDP(just_above * 1.002)).p_value > 0.05
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"correct": 11}, "correct must be a whole number from 0 to 10"),
-        ({"correct": (3, 11)}, "correct must be a whole number from 0 to 10"),
-        ({"correct": ()}, "correct must hold the right guesses of at least one score"),
-        ({"correct": 3.5}, "correct must be a whole number"),
-        ({"guesses": 0}, "guesses must be a whole number from 1 to 20"),
-        ({"guesses": 21}, "guesses must be a whole number from 1 to 20"),
-        ({"canaries": -1}, "canaries must be a whole number"),
-        ({"delta": 0.0}, "delta must be strictly between 0 and 1"),
-        ({"confidence": 1.0}, "confidence must be strictly between 0 and 1"),
-        ({"mechanism": 3}, "mechanism must be one of those in jaxacct.mechanisms"),
-        ({"mechanism": Gaussian([1.0, 2.0])}, "mechanism must have concrete scalar parameters"),
-        ({"mechanism": Gaussian(1.0), "relation": "remove"}, "relation must be one of add_or_remove"),
-        ({"mechanism": Gaussian(1.0), "steps": 0}, "steps must be a whole number"),
-    ],
-)
-def test_what_makes_no_sense_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        audit.one_run(**({"correct": 5, "guesses": 10, "canaries": 20, "delta": 1e-5} | arguments))

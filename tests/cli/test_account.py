@@ -90,6 +90,11 @@ FAMILIES = [
         ["--run", "gdp:mu=0.6", "--run", "gaussian:sigma=3,steps=2"],
         jaxacct.Composed([jaxacct.GDP(0.6), jaxacct.Gaussian(3.0)], [1, 2]),
     ),
+    (["--run", "exponential:epsilon=1"], jaxacct.Exponential(1.0)),
+    (["--run", "permute-and-flip:epsilon=1"], jaxacct.PermuteAndFlip(1.0)),
+    (["--run", "discrete-gaussian:sigma=2,sensitivity=3"], jaxacct.DiscreteGaussian(2.0, 3)),
+    (["--run", "zcdp:rho=0.1"], jaxacct.ZeroConcentratedDP(0.1)),
+    (["--run", "renyi-dp:order=3,epsilon=0.1"], jaxacct.RenyiDP(3.0, 0.1)),
     (["--sigma", "2", "--run", "gdp:mu=0.7"], jaxacct.Composed([jaxacct.Gaussian(2.0), jaxacct.GDP(0.7)])),
 ]
 

@@ -77,6 +77,14 @@ def test_a_delta_that_promises_little_is_warned_of(run):
     assert not run("create other.db zcdp epsilon=1 delta=1e-6")[2]
 
 
+@pytest.mark.parametrize("name", ["approximate_zcdp", "gdp", "pure_dp", "renyi", "renyi_any", "zcdp"])
+def test_a_ledger_made_from_epsilon_and_delta_quotes_them(run, name):
+    code, out, _ = run(f"create team.db {name} epsilon=1 delta=1e-6 --json")
+    made = json.loads(out)
+    assert (code, made["delta"], made["spent_epsilon"]) == (0, 1e-6, 0.0)
+    assert 0.99 <= made["epsilon"] <= 1.0
+
+
 def test_a_label_cannot_write_over_the_lines_before_it(run):
     run("create team.db pure_dp epsilon=1")
     assert run("request team.db --cost 0.1 --label 'a\n\tb \x1b[1A\x1b[2K\x9b\u202ec\x07 größer'")[0] == 0

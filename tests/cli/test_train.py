@@ -56,12 +56,7 @@ def test_a_run_ends_with_a_table_and_a_report_and_leaves_float32_alone(capsys, t
     )
     assert code == 0, err
     assert jax.config.jax_enable_x64 == before
-    for words in (
-        "treated as public",
-        "not private to anyone who knows the seed",
-        "test accuracy",
-        "guarantee",
-    ):
+    for words in ("treated as public", "not private to anyone who knows the seed", "test accuracy", "guarantee"):
         assert words in out
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["steps"] == 25

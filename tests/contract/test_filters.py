@@ -195,11 +195,7 @@ def test_concrete_bad_budgets_raise_and_name_the_argument():
 
 def test_queries_of_the_wrong_kind_raise():
     sampled = PoissonSampled(Gaussian(1.0), 0.5)
-    gdp, renyi, approximate = (
-        filters.gdp(1.0),
-        filters.renyi(3.0, 1e-5, order=8),
-        filters.approximate_gdp(1.0),
-    )
+    gdp, renyi, approximate = (filters.gdp(1.0), filters.renyi(3.0, 1e-5, order=8), filters.approximate_gdp(1.0))
     for query in (sampled, Composed([Gaussian(1.0), sampled])):
         with pytest.raises(ValueError, match="GDP cannot account for a Poisson-sampled"):
             gdp.update(query, gdp.init())

@@ -10,13 +10,7 @@ import pytest
 
 import jaxacct
 from jaxacct import Gaussian, PureDP, RenyiDP, expost
-from jaxacct.expost import (
-    ApproximateExPost,
-    ExPostResult,
-    ProbabilisticExPost,
-    PureExPost,
-    RenyiExPost,
-)
+from jaxacct.expost import ApproximateExPost, ExPostResult, ProbabilisticExPost, PureExPost, RenyiExPost
 from jaxacct.expost.definitions import ImmunityWarning
 
 ORDER = 4.0

@@ -6,13 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import (
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    PureDP,
-    filters,
-)
+from jaxacct import Gaussian, Laplace, PoissonSampled, PureDP, filters
 
 
 def test_a_sample_at_rate_one_is_none_and_a_traced_rate_is_not_known_to_be_one():

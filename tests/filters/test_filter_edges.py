@@ -9,16 +9,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import (
-    ApproximateDP,
-    Composed,
-    FromTables,
-    Gaussian,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    filters,
-)
+from jaxacct import ApproximateDP, Composed, FromTables, Gaussian, PoissonSampled, PureDP, RandomizedResponse, filters
 
 
 def admitted(budget, query, most):

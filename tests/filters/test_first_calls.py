@@ -1,4 +1,4 @@
-"""First calls compile nothing, or the one small program that moves a ledger; NumPy and compiled programs agree."""
+"""First calls compile nothing, or the one small program that moves a ledger."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import sys
 
 import jax
 
-from jaxacct import (
-    Laplace,
-    PoissonSampled,
-    filters,
-)
+from jaxacct import Laplace, PoissonSampled, filters
 
 SETUP = """
 import jax, numpy as np, jaxacct

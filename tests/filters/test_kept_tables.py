@@ -3,6 +3,7 @@
 import os
 import warnings
 
+import numpy as np
 import pytest
 
 from jaxacct import Gaussian, filters
@@ -81,3 +82,28 @@ def test_a_folder_that_others_may_write_to_gets_no_table(tmp_path, monkeypatch):
     with pytest.warns(RuntimeWarning, match="may be written by others"):
         assert built()
     assert not os.listdir(tmp_path)
+
+
+def changed(path, change):
+    """The archive with one change, and the digest that it had."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, **change(arrays)})
+
+
+DAMAGED = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "flipped": lambda path: path.write_bytes(
+        bytes(255 - b if i == 2000 else b for i, b in enumerate(path.read_bytes()))
+    ),
+    "a larger budget": lambda path: changed(path, lambda arrays: {"budget": 2 * arrays["budget"]}),
+    "pickled": lambda path: changed(path, lambda arrays: {"budget": np.array([object()])}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_table_is_computed_anew_and_replaced(table, damage):
+    DAMAGED[damage](table)
+    assert built()
+    assert not built()

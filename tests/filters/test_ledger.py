@@ -1,4 +1,4 @@
-"""Accumulated cost: never lost, never under-counted, the same in float32 and float64."""
+"""Accumulated cost: never lost, never under-counted."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def test_n_equal_parts_of_the_budget_fit_exactly_n_times(n, mu):
     ledger = filters.gdp(mu)
     with jax.enable_x64(True):
         part = jnp.float64(mu / np.sqrt(n))
-    _, admitted = jax.jit(
-        lambda f, q: jax.lax.scan(lambda s, _: f.update(q, s)[::-1], f.init(), None, length=n + 3),
-    )(ledger, part)
+    _, admitted = jax.jit(lambda f, q: jax.lax.scan(lambda s, _: f.update(q, s)[::-1], f.init(), None, length=n + 3))(
+        ledger, part
+    )
     assert int(admitted.sum()) == n
 
 

@@ -71,3 +71,23 @@ def test_the_renyi_reading_is_the_conversion_of_the_running_sum():
     truth = float(epsilon_from_renyi(1.5, 8.0, 1e-5))
     assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-10)
     assert sure == pytest.approx(1.5 + np.log(1e5) / 7, rel=1e-10)
+
+
+def test_arguments_that_make_no_sense_raise():
+    with pytest.raises(ValueError, match="filter must be a pure_dp, zcdp, renyi or gdp filter, got ApproximateGDPF"):
+        filters.odometer(filters.approximate_gdp(1.0))
+    with pytest.raises(ValueError, match="levels must be None for pure_dp"):
+        filters.odometer(filters.pure_dp(1.0), levels=3)
+    with pytest.raises(ValueError, match="levels must be at most 32"):
+        filters.odometer(filters.gdp(1.0), levels=33)
+    with pytest.raises(ValueError, match="orders must be None"):
+        filters.odometer(filters.renyi(6.0, 1e-5, order=8), orders=(2,))
+    with pytest.raises(ValueError, match="orders must be"):
+        filters.odometer(filters.zcdp(1.0), orders=(1.0,))
+    with pytest.raises(ValueError, match="orders must be"):
+        filters.odometer(filters.zcdp(1.0), orders=())
+    counter = filters.odometer(filters.gdp(1.0), levels=3)
+    with pytest.raises(ValueError, match="levels must be None for loss_bound"):
+        counter.loss_bound(counter.init(), 1e-5)
+    with pytest.raises(ValueError, match="delta must be"):
+        counter.epsilon(counter.init(), 0.0)

@@ -106,11 +106,7 @@ READ = [
     ),
     (e.SampledWithoutReplacementDpEvent(100, 100, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
     (e.SampledWithoutReplacementDpEvent(100, 0, GAUSSIAN), "replace", m.PureDP(0.0)),
-    (
-        e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 51, 2.0),
-        "add_or_remove",
-        m.PoissonSampled(m.Gaussian(2.0), 0.1),
-    ),
+    (e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 51, 2.0), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
 ]
 
 

@@ -7,16 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import (
-    Composed,
-    Gaussian,
-    Laplace,
-    Ledger,
-    PoissonSampled,
-    ZeroConcentratedDP,
-    epsilon,
-    filters,
-)
+from jaxacct import Composed, Gaussian, Laplace, Ledger, PoissonSampled, ZeroConcentratedDP, epsilon, filters
 from jaxacct.ledger.errors import LedgerMismatch
 from tests.contract import filter_cases as cases
 

@@ -2,6 +2,7 @@
 
 from fractions import Fraction as F
 
+import jax
 import numpy as np
 import pytest
 
@@ -64,3 +65,12 @@ def test_perfect_privacy_and_none():
     everything = TradeOff(*np.eye(len(LAW))[[-1, 0]])
     assert advantage(everything) == 1.0
     assert np.all(bayes_risk(everything, PRIORS) == 0.0)
+
+
+def test_priors_that_are_none_are_refused_and_traced_ones_are_no_number():
+    curve = curves("upper")["trade-off curve"]
+    for bad in (0.0, 1.0, np.nan):
+        with pytest.raises(ValueError, match="prior must be strictly between 0 and 1"):
+            bayes_risk(curve, bad)
+    found = np.asarray(jax.jit(lambda x: bayes_risk(curve, x))(np.array([0.0, 0.5, 1.0, np.nan, -0.5])))
+    np.testing.assert_array_equal(np.isnan(found), [True, False, True, True, True])

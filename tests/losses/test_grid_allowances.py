@@ -1,13 +1,9 @@
-"""What curves on grids add for their rounding is what they say, no less and no more.
-
-The truth has 64 bits (NumPy's long double) or more; see `test_allowances.py`.
-"""
+"""What hockey sticks of laws on a grid add for their rounding is what they say, no less and no more."""
 
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid, PrivacyProfile
-from tests import stored
+from jaxacct import PLD, LossGrid
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
@@ -42,28 +38,3 @@ def test_hockey_sticks_of_laws_at_their_word(bound, sign):
         atom = (masses * (np.abs(losses - x[:, None]) < 1e-9)).sum(-1)
         room += 2 * UNIT * np.abs(at) * atom + UNIT * np.abs(at)
         assert np.all((sign * (found - np.clip(truth, floor, 1)) <= 1.15 * room)[near & (found < 1)])
-
-
-def test_values_of_curves_and_curves_of_values():
-    grid = LossGrid(0.25, -16, 33)
-    rng = np.random.default_rng(7)
-    height = rng.random(33) * np.exp(np.minimum(grid.losses, 0.0)) * np.linspace(0.2, 0.01, 33)
-    for bound, sign in (("upper", 1), ("lower", -1)):
-        profile = stored.profile(height, grid, bound)
-        truth = Long(height) - np.expm1(np.minimum(Long(grid.losses), 0))
-        gap, left = sign * (profile.values() - truth), grid.losses < 0
-        identity = truth - height
-        allowed(gap[left], (4 * UNIT * (identity + truth))[left], 0.6, 1.4)
-        np.testing.assert_array_equal(gap[~left], 0.0)
-
-
-def test_a_curve_from_its_values_is_off_by_their_last_unit():
-    grid = LossGrid(0.25, -16, 33)
-    losses = Long(grid.losses)
-    values = np.asarray(0.9 * np.exp(-0.3 * np.exp(losses)) + 0.05, float)
-    values = np.maximum(values, 1 - 0.9 * np.asarray(np.exp(losses), float))
-    for bound, sign in (("upper", 1), ("lower", -1)):
-        found = PrivacyProfile.from_values(values, grid, bound).excess
-        gap = sign * (found - (values + np.expm1(np.minimum(losses, 0))))
-        assert np.all(np.abs(gap[losses < 0] / UNIT - 4) <= 1)
-        np.testing.assert_array_equal(gap[losses >= 0], 0.0)

@@ -158,3 +158,22 @@ def test_a_lower_law_is_never_less_than_no_loss_at_all():
     law = PLD.from_mechanism(rare, "lower", relation="add", grid=LossGrid(1 / 64, -1024, 2048))
     at = np.array([-1.0, -0.1, 0.0, 0.1])
     np.testing.assert_allclose(law.hockey_stick(at), np.maximum(-np.expm1(at), 0.0), rtol=1e-12)
+
+
+def test_laws_that_do_not_fit_are_refused(laws):
+    _, upper, lower = laws
+    with pytest.raises(ValueError, match="bounds must agree"):
+        upper.compose(lower)
+    other = PLD.from_mechanism(_sampled(), grid=LossGrid(0.008, -1024, 2048))
+    with pytest.raises(ValueError, match="spacings must agree"):
+        upper.compose(other)
+    with pytest.raises(ValueError, match="steps must be a whole number"):
+        upper.self_compose(0)
+    with pytest.raises(ValueError, match="steps must keep the composed law below"):
+        upper.self_compose(10**12)
+    with pytest.raises(ValueError, match="grid must have at least 4 points"):
+        PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))
+    with pytest.raises(ValueError, match="relation must be one direction"):
+        PLD.from_mechanism(_sampled(), relation="add_or_remove")
+    with pytest.raises(ValueError, match="bound must be one of upper, lower"):
+        PLD.from_mechanism(_sampled(), "middle")

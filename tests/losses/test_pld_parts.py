@@ -5,7 +5,6 @@ import pytest
 
 import jaxacct
 from jaxacct import PLD, LossGrid
-from tests import stored
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -27,16 +26,3 @@ def test_a_certain_infinite_loss_stays_certain_and_none_stays_none():
     for mass in (0.0, 1.0):
         law = PLD(np.array([1.0, 0.0]) * (1 - mass), np.array(mass), LossGrid(0.5, 0, 2))
         assert law.self_compose(3).infinity_mass == mass
-
-
-def test_a_law_of_single_precision_is_widened_by_a_unit_of_it_and_what_it_flushes():
-    masses = np.array([0.25, 0.0, 2e-38, 0.5], np.float32)
-    for bound, sign in (("upper", 1), ("lower", -1)):
-        law = stored.law(masses, np.float32(1e-3), LossGrid(0.5, 0, 4), bound).float64()
-        flushed = 2.0**-126 if sign > 0 else 0.0
-        expected = masses.astype(float) * (1 + sign * 2.0**-23) + flushed
-        np.testing.assert_allclose(law.masses, expected, rtol=1e-15)
-        assert law.infinity_mass == float(np.float32(1e-3)) * (1 + sign * 2.0**-23) + flushed
-        assert law.masses.dtype == np.float64
-        same = law.float64()
-        np.testing.assert_array_equal(same.masses, law.masses)

@@ -48,14 +48,7 @@ def test_whole_orders_are_sound_and_tight(rate, sigma, order):
 @pytest.mark.parametrize("relation", ["add", "remove"])
 @pytest.mark.parametrize(
     ("rate", "sigma", "order"),
-    [
-        (1e-9, 1.0, 1.1),
-        (1e-4, 0.5, 2.7),
-        (0.01, 1.0, 6.7),
-        (0.3, 3.0, 1.5),
-        (0.9, 0.7, 4.2),
-        (0.01, 50.0, 10.9),
-    ],
+    [(1e-9, 1.0, 1.1), (1e-4, 0.5, 2.7), (0.01, 1.0, 6.7), (0.3, 3.0, 1.5), (0.9, 0.7, 4.2), (0.01, 50.0, 10.9)],
 )
 def test_real_orders_are_sound_and_tight_in_both_directions(rate, sigma, order, relation):
     mechanism = PoissonSampled(Gaussian(sigma), rate)

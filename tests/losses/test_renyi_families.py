@@ -150,23 +150,6 @@ def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(
         assert remove >= convex * (1 - 1e-12)
 
 
-def test_a_coarse_trapezoid_rule_is_charged_its_aliasing():
-    """2 / (e^(2 pi d / h) - 1) times the integral on lines of height d = pi / (3 s), as the docstring has it."""
-    noise, order, shifts, weights = 0.06, 1.02, np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.25, 0.25])
-    found = float(renyi(RandomSensitivityGaussian(noise, tuple(shifts), tuple(weights)), order, relation="remove"))
-    s = shifts / noise
-    x = np.linspace(-14.0, 2 * s[-1] + 14.0, 200_001)
-    log_m = np.logaddexp.reduce(np.log(weights)[:, None] + s[:, None] * x - s[:, None] ** 2 / 2, 0)
-    terms = np.exp(order * log_m - x**2 / 2) - (1 + order * np.expm1(log_m)) * np.exp(-(x**2) / 2)
-    excess = terms.sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)
-    step = (2 * s[-1] + 2 * math.sqrt(2 * (80 + order * math.log(5)))) / 2047  # four terms, one for no sampling
-    height = math.pi / (3 * s[-1])
-    lines = math.exp(height**2 / 2) * (1 + excess + 1 + 2 * order)
-    charge = 2 / math.expm1(2 * math.pi * height / step) * lines
-    assert charge > 1e-6 * excess
-    assert math.expm1(found * (order - 1)) == pytest.approx(excess + math.e * charge, rel=0.02 * charge / excess)
-
-
 def test_one_component_is_the_gaussian_sampled_or_not():
     mixture = RandomSensitivityGaussian(1.5, (2.0,), (1.0,))
     np.testing.assert_allclose(renyi(mixture, ORDERS), renyi(Gaussian(1.5, 2.0), ORDERS), rtol=1e-11)

@@ -164,3 +164,20 @@ def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
     more = (excess(a, b) - excess(widths[..., None], drops[..., None])) * (1 if bound == "lower" else -1)
     assert np.all(more >= -1e-16)
     assert np.all(more <= 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "message"),
+    [
+        ([0, 0.5, 1], [1, np.nan, 0], "beta must be numbers"),
+        ([0, 0.5, 1], [0.9, 0.6, 0], "beta must be at most 1 - alpha, got 0.6 at alpha 0.5"),
+        ([0, 0.2, 0.6, 1], [0.5, 0.45, 0.2, 0], "beta must be convex, got"),
+        ([0, 0.2, 0.6, 1], [0.5, 0.1, 0.2, 0], "beta must be decreasing, got 0.1 at alpha 0.2"),
+        ([0.1, 0.5, 1], [0.5, 0.2, 0], "beta must go from alpha 0 to alpha 1"),
+        ([0, 0.5], [0.5, 0.2, 0], "alpha and beta must have one shape"),
+        ([0, 0.5, 1], [0.9, 0.3, -0.1], "beta must be at least 0"),
+    ],
+)
+def test_points_that_are_no_curve_are_refused(alpha, beta, message):
+    with pytest.raises(ValueError, match=message):
+        TradeOff.from_points(alpha, beta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,3 +38,15 @@ def test_a_profile_of_a_table_has_one_curve_for_each_table():
     assert curves.excess.shape == (2, curves.grid.size)
     np.testing.assert_allclose(curves.hockey_stick(0.5), 0.1, rtol=1e-3)
     np.testing.assert_allclose(curves.hockey_stick(2.5), 0.01, rtol=1e-3)
+
+
+def test_values_that_make_no_sense():
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="rho must be"):
+            zcdp_delta(bad, 1.0)
+        assert float(jax.jit(zcdp_delta)(bad, 1.0)) == 1.0
+        assert float(jax.jit(zcdp_epsilon)(bad, 1e-5)) == np.inf
+        assert np.isnan(float(jax.jit(zcdp_from_epsilon)(bad, 1e-5)))
+    assert float(zcdp_delta(0.0, 1.0)) == 0.0
+    with pytest.raises(ValueError, match="delta must be"):
+        zcdp_epsilon(1.0, 1.0)

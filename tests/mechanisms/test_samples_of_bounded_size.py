@@ -187,8 +187,7 @@ def test_sizes_may_be_traced_and_bad_ones_fail_closed():
 
 @pytest.mark.parametrize("relation", ["remove", "add", "replace"])
 @pytest.mark.parametrize(
-    "make",
-    [lambda g: g, lambda g: TruncatedPoisson(g, 0.01, 120, 10_000), lambda g: SampledWithReplacement(g, 9, 100)],
+    "make", [lambda g: g, lambda g: TruncatedPoisson(g, 0.01, 120, 10_000), lambda g: SampledWithReplacement(g, 9, 100)]
 )
 def test_noise_that_hides_everything_is_no_trouble(make, relation):
     noise = np.array([1.0, 1e100, 1e200, 8e307])

@@ -50,11 +50,7 @@ CASES = [(name, relation) for name, family in FAMILIES.items() for relation in f
 
 # Shrinking costs far more than it tells here: a failing row can be read off the batch.
 few = settings(
-    max_examples=2,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
+    max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 # Soundness is the law here, for wide bounds too.
 pytestmark = [  # every law meets new shapes, hence compilations

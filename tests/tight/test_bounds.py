@@ -39,11 +39,7 @@ TRUTHS = {
     "Laplace, 40": (Laplace(6.25), 40, lambda at: laplace_delta(6.25, 40, at)),
     "Laplace, 10": (Laplace(6.25), 10, lambda at: laplace_delta(6.25, 10, at)),
     "Laplace, 3": (Laplace(0.5), 3, lambda at: laplace_delta(0.5, 3, at)),
-    "sampled Laplace": (
-        SAMPLED,
-        1000,
-        inverted(lambda z: sampled_laplace(2.0, 0.01)(z) ** 1000, 40, 3, 300),
-    ),
+    "sampled Laplace": (SAMPLED, 1000, inverted(lambda z: sampled_laplace(2.0, 0.01)(z) ** 1000, 40, 3, 300)),
     "mixture": (MIXTURE, 1000, inverted(lambda z: mixture(ROWS)(z) ** 1000, 0.4, 0.04, 75)),
     "composed": (
         Composed((PoissonSampled(Gaussian(1.0), 0.01), Laplace(20.0)), (500, 20)),

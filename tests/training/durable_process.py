@@ -20,10 +20,7 @@ from jaxacct.training.schedules import constant
 
 DELTA = 1e-5
 # (filter, noise multiplier, rate): one that compiles quickly, and DP-SGD proper.
-KINDS = {
-    "everyone": (filters.gdp(1.0), 10.0, 1.0),
-    "sampled": (filters.renyi(4.0, DELTA, order=8.0), 4.0, 0.1),
-}
+KINDS = {"everyone": (filters.gdp(1.0), 10.0, 1.0), "sampled": (filters.renyi(4.0, DELTA, order=8.0), 4.0, 0.1)}
 # "still" is in no example's loss: its noisy gradient is the noise alone.
 PARAMS = {"moves": jnp.zeros(4), "still": jnp.zeros(3)}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(64, 4)), jnp.float32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxacct.training import from_flax
+from jaxacct.training import from_flax, per_example_gradients
 from jaxacct.training.demo import build_network, load_data
 
 ROW = [
@@ -45,13 +45,6 @@ def write_adult(folder, train, test):
             stream.write(head + "\n".join(", ".join(row) for row in rows) + "\n\n")
 
 
-def write_idx(folder, prefix, images, labels):
-    with gzip.open(folder / f"{prefix}-images-idx3-ubyte.gz", "wb") as stream:
-        stream.write(struct.pack(">iiii", 0x803, *images.shape) + images.tobytes())
-    with gzip.open(folder / f"{prefix}-labels-idx1-ubyte.gz", "wb") as stream:
-        stream.write(struct.pack(">ii", 0x801, len(labels)) + labels.tobytes())
-
-
 def test_digits_are_split_for_good_and_scaled_one_by_one():
     data = load_data("digits")
     assert data.train_x.shape == (1437, 8, 8, 1)
@@ -68,21 +61,6 @@ def test_adult_reads_both_files(tmp_path):
     data = load_data("adult", tmp_path)
     assert (len(data.train_y), len(data.test_y), data.classes) == (5, 3, 2)
     assert data.test_y.tolist() == [1, 1, 1]
-
-
-def test_mnist_without_training_files_splits_what_is_there(tmp_path):
-    random = np.random.default_rng(0)
-    images, labels = (
-        random.integers(0, 256, (2100, 28, 28), np.uint8),
-        random.integers(0, 10, 2100).astype(np.uint8),
-    )
-    write_idx(tmp_path, "t10k", images, labels)
-    data = load_data("mnist", tmp_path)
-    assert (len(data.train_y), len(data.test_y)) == (100, 2000)
-    write_idx(tmp_path, "train", images[:50], labels[:50])
-    data = load_data("mnist", tmp_path)
-    assert (len(data.train_y), len(data.test_y)) == (50, 2100)
-    assert data.train_y.tolist() == labels[:50].tolist()
 
 
 def test_files_that_are_not_what_they_should_be_raise(tmp_path):
@@ -118,11 +96,23 @@ def test_a_network_with_batch_statistics_or_dropout_is_refused():
             from_flax(layer)
 
 
-def test_a_convolution_needs_images():
-    with pytest.raises(ValueError, match="conv needs images"):
-        build_network("conv", (97,), 2, seed=0)
-    with pytest.raises(ValueError, match="model must be one of"):
-        build_network("transformer", (8, 8, 1), 2, seed=0)
+@pytest.mark.parametrize("layer", ["statistics", "parameters"])
+def test_a_loss_that_changes_a_model_outside_of_it_is_told_what_to_do(layer):
+    model = nnx.BatchNorm(3, rngs=nnx.Rngs(0)) if layer == "statistics" else nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+
+    def loss(params, row):
+        if layer == "parameters":
+            nnx.update(model, params)
+            return model(row).sum()
+        return nnx.merge(graph, params, rest)(row[None]).sum()
+
+    with pytest.raises(ValueError, match="loss must change nothing that was made outside of it, and Flax says: Cannot"):
+        per_example_gradients(loss, params, jnp.ones((4, 3)))
+    if layer == "statistics":  # public averages that stand still
+        model.eval()
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+        assert jax.tree.leaves(per_example_gradients(loss, params, jnp.ones((4, 3))))[0].shape == (4, 3)
 
 
 def test_a_linen_network_is_a_pure_function_too_and_one_with_running_averages_is_refused():

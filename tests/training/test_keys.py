@@ -187,9 +187,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize(
-    "wrong",
-    [ROOTS, SECURE, STEP, ROOTS.noise, {"keys": [STEP.noise]}],
-    ids=["roots", "secure", "step", "key", "tree"],
+    "wrong", [ROOTS, SECURE, STEP, ROOTS.noise, {"keys": [STEP.noise]}], ids=["roots", "secure", "step", "key", "tree"]
 )
 def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mistake, wrong):
     with pytest.raises((ValueError, TypeError)) as caught:

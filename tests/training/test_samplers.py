@@ -143,23 +143,3 @@ def test_a_plan_has_the_least_noise_that_its_filter_admits(sampling: str) -> Non
     assert noise == made.noise_multiplier == np.float32(noise)
     less = dataclasses.replace(made.mechanism, mechanism=Gaussian(0.97 * float(made.mechanism.mechanism.sigma)))
     assert float(epsilon(made.mechanism, 1e-5, steps=runs).upper) <= 4.0 < float(epsilon(less, 1e-5, steps=runs).upper)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"sampling": "sorted"}, "sampling must be"),
-        ({"largest": 5}, "largest is for sampling 'truncated'"),
-        ({"rate": 1e-3}, "rate must be at least 1 / size"),
-        ({"size": 0}, "size must be"),
-        ({"size": None}, "size must be given for the filter 'menu'"),
-        ({"schedule": "adaptive"}, "schedule must be 'constant' for the filter 'menu'"),
-        ({"filter": "renyi"}, "sampling is for the filter 'menu', got 'allocation' with 'renyi'"),
-        ({"epsilon": 101.0}, "epsilon must be .*at most 100"),
-    ],
-)
-def test_a_plan_says_what_is_wrong(changed: dict, message: str) -> None:
-    asked = {"filter": "menu", "schedule": "constant", "sampling": "allocation", "size": N}
-    target = {"epsilon": 4.0, "delta": 1e-5, "steps": 7, "rate": 0.2}
-    with pytest.raises(ValueError, match=message):
-        training.plan_budget(**(asked | target | changed))

@@ -30,22 +30,6 @@ def test_coins_of_different_examples_are_independent():
     assert sizes.var() == pytest.approx(30 * rate * (1 - rate), rel=0.06)
 
 
-def test_the_coin_never_lands_above_the_charged_rate():
-    for rate in np.float32([1e-9, 1e-4, 0.1, 0.3, 1 - 2**-24]):
-        threshold = int(np.floor(np.float32(rate) * np.float32(2**32)))
-        assert threshold / 2**32 <= float(rate) < (threshold + 1) / 2**32
-
-
-@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0), (1.0, 50)])
-def test_the_ends_are_exact(rate, expected):
-    assert masks(50, rate, 100).sum(axis=1).tolist() == [expected] * 100
-
-
-@pytest.mark.parametrize("rate", [jnp.nan, -0.5])
-def test_a_traced_rate_that_makes_no_sense_samples_nobody(rate):
-    assert not jax.jit(lambda r: poisson_sample(jax.random.key(0), 50, r))(rate).any()
-
-
 @pytest.mark.parametrize("piece", [1, 7, 16, 100, 300])
 @pytest.mark.parametrize("key", [None, 0])
 def test_a_sample_larger_than_a_piece_is_never_truncated(piece, key):

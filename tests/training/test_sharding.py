@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import clipped_gradient_sum, shard_examples
+from jaxacct.training import clipped_gradient_sum, fresh_keys, replicate, shard_examples
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EIGHT = """
@@ -87,3 +87,20 @@ def test_the_sum_over_a_mesh_is_the_sum_and_keeps_its_limbs_in_range():
     for limb in ("high", "low"):
         np.testing.assert_array_equal(getattr(plain, limb), getattr(spread, limb))
     assert np.all((np.asarray(spread.low) >= 0) & (np.asarray(spread.low) < 2**12))
+
+
+def test_in_one_process_its_own_rows_are_all_and_its_state_is_everybodys():
+    rows, keys = np.arange(15.0, dtype=np.float32).reshape(5, 3), fresh_keys()
+    own = shard_examples(rows, own=True)
+    assert own.size == 5
+    np.testing.assert_array_equal(np.asarray(own.rows)[:5], rows)
+    tree = {"nothing": jnp.float32(jnp.nan), "zero": jnp.float32(-0.0), "keys": keys}
+    found = replicate(tree, own)
+    assert found["zero"].sharding.device_set == set(jax.devices())
+    assert [np.asarray(found[name]).tobytes() for name in ("nothing", "zero")] == [
+        np.asarray(tree[name]).tobytes() for name in ("nothing", "zero")
+    ]
+    np.testing.assert_array_equal(jax.random.key_data(found["keys"].noise), jax.random.key_data(keys.noise))
+    for bad in (None, rows, "rows"):
+        with pytest.raises(ValueError, match="examples must be"):
+            replicate(tree, bad)

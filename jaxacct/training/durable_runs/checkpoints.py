@@ -35,9 +35,19 @@ class Checkpoints:
         import orbax.checkpoint as ocp
 
         self._ocp = ocp
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=_KEPT, enable_async_checkpointing=False, cleanup_tmp_directories=True
+        # Of several processes one alone keeps checkpoints, and waits for no other.
+        here = jax.process_index()
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=here, active_processes={here}, barrier_sync_key_prefix="jaxacct"
         )
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=_KEPT,
+            enable_async_checkpointing=False,
+            cleanup_tmp_directories=True,
+            **({"multiprocessing_options": alone, "create": False} if jax.process_count() > 1 else {}),
+        )
+        if jax.process_count() > 1:
+            folder.mkdir(exist_ok=True)
         self._manager = ocp.CheckpointManager(folder.resolve(), options=options)
         self.folder = folder
 

@@ -12,6 +12,7 @@ import jax
 
 from jaxacct._version import __version__
 from jaxacct.training.durable_runs.journal import Journal, Record
+from jaxacct.training.durable_runs.shared import SharedJournal
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
@@ -58,7 +59,7 @@ def check(path: Path, records: list[Record]) -> None:
             raise ValueError(f"journal {path} line {number}: not a valid run record: {record!r:.200}")
 
 
-def agree(journal: Journal, header: Record) -> None:
+def agree(journal: Journal | SharedJournal, header: Record) -> None:
     """Raises ValueError where a run is resumed with another filter or other settings than it began with."""
     found = journal.records[0]
     if found["filter"] != header["filter"]:

@@ -13,6 +13,7 @@ keys on the disk would take the noise off everything. So every attempt draws new
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxacct import _validate
 from jaxacct._files import as_path
@@ -32,8 +34,11 @@ from jaxacct.training.durable_runs import kept_filter
 from jaxacct.training.durable_runs.checkpoints import Checkpoints, digest_of
 from jaxacct.training.durable_runs.journal import Journal, Record
 from jaxacct.training.durable_runs.records import agree, check, history, made
+from jaxacct.training.durable_runs.shared import SharedCheckpoints, SharedJournal, mesh_of
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, same_roots
-from jaxacct.training.sharding import number_of
+from jaxacct.training.processes import agree as all_agree
+from jaxacct.training.processes import led
+from jaxacct.training.sharding import number_of, over_mesh
 from jaxacct.training.state import Proposal, StepReport, TrainState
 from jaxacct.training.step import Step
 
@@ -52,12 +57,13 @@ class DurableRun:
     def __init__(
         self,
         step: Step,
-        journal: Journal,
-        checkpoints: Checkpoints,
+        journal: Journal | SharedJournal,
+        checkpoints: Checkpoints | SharedCheckpoints,
         state: TrainState,
         keys: Callable[[int], RootKeys],
         every: int,
         ahead: int,
+        mesh: Mesh | None,
     ):
         self._step, self._journal, self._checkpoints = step, journal, checkpoints
         self._every, self._ahead = every, ahead
@@ -97,7 +103,9 @@ class DurableRun:
                 f"keys must return other roots for attempt {self.attempt} than for earlier ones, whose noise would be "
                 "repeated: leave keys out, or give functools.partial(training.attempt_keys, seeded)"
             )
-        self.state = state._replace(filter_state=self._filter_state, keys=roots)
+        state = state._replace(filter_state=self._filter_state, keys=roots)
+        self.state = state if mesh is None else over_mesh(state, mesh)  # keys are those of process 0
+        self._filter_state = self.state.filter_state
 
     def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
@@ -135,9 +143,8 @@ class DurableRun:
         self._journal.sync()  # a checkpoint must not know of more than the journal on the disk
         self._checkpoints.save(number, _kept(state), {"seal": self._journal.seal})
         self._saved = number
-        self._journal.append(
-            {"kind": "checkpoint", "step": number, "digest": digest_of(self._checkpoints.folder / str(number))}
-        )
+        digest = led(lambda: digest_of(self._checkpoints.folder / str(number)))
+        self._journal.append({"kind": "checkpoint", "step": number, "digest": digest})
         self._journal.sync()
 
     def reported(self, seal: str) -> None:
@@ -215,6 +222,9 @@ def durable_run(
     only this folder is resumed: resuming a copy of it spends the same budget twice. See the module's text for
     why lost steps are neither replayed nor refunded.
 
+    Under ``jax.distributed`` every process opens the run and takes its steps. Process 0 keeps the folder, and none goes
+    on before the charge is on its disk; a run of which any process was killed is resumed by all of them.
+
     Args:
         folder: ``journal``, ``filter.json`` and ``checkpoints`` lie in it; `jaxacct.reports.verify` reads it.
         step: from :func:`jaxacct.training.make_step`; no sampler of whole epochs, no per-example filter.
@@ -232,8 +242,7 @@ def durable_run(
 
     Raises:
         ValueError: a ``state`` of another filter; a run in ``folder`` without ``resume``; a damaged journal or
-            checkpoint; another filter, network or settings than before; several processes (``jax.distributed``); no
-            Orbax.
+            checkpoint; another filter, network or settings than before, or in another process; no Orbax.
         OSError: the folder cannot be read or written.
     """
     _validate.whole(every=every, ahead=ahead)
@@ -246,21 +255,22 @@ def durable_run(
         raise ValueError(f"step must be one whose charges a journal can hold: {step.unkept}")
     if ahead > 1 and step.adaptive:
         raise ValueError(f"ahead must be 1 for a schedule that looks at releases, got {ahead}")
-    if jax.process_count() > 1:
-        raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
+    mesh = None if jax.process_count() == 1 else mesh_of(state)
     folder = as_path(folder=folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    led(lambda: folder.mkdir(parents=True, exist_ok=True))
     place = folder / "journal", folder / "checkpoints"
     lost = f"folder {folder} holds checkpoints and no journal: what was spent cannot be told"
-    if place[1].exists() and not place[0].exists():  # the journal is made first
+    if led(lambda: place[1].exists() and not place[0].exists()):  # the journal is made first
         raise ValueError(lost)
     with contextlib.ExitStack() as opened:
-        journal = opened.enter_context(contextlib.closing(Journal(place[0])))
+        journal = opened.enter_context(contextlib.closing((Journal if mesh is None else SharedJournal)(place[0])))
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
-        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(place[1])))
+        checkpoints = Checkpoints(place[1]) if mesh is None else SharedCheckpoints(place[1], mesh)
+        opened.enter_context(contextlib.closing(checkpoints))
         account = packed(state.filter_state)
         header: Record = {"kind": "run", "filter": kept_filter.fingerprint(filter), "settings": settings or {}}
+        all_agree(run=json.dumps([header, account, resume, every, ahead], sort_keys=True, default=repr))
         if journal.records:
             check(journal.path, journal.records)
             agree(journal, header)
@@ -268,11 +278,11 @@ def durable_run(
             raise ValueError(lost)
         check_state(filter, state.filter_state)
         if not journal.records:
-            kept_filter.write(filter, folder)
+            led(lambda: kept_filter.write(filter, folder))
             # Epsilon, delta, relation and the filter's arguments stand in every journal, whatever a caller gives.
             known = kept_filter.promise(filter, (settings or {}).get("delta"))
             journal.append(header | {"settings": known | header["settings"], "account": account, "made": made()})
-        yield DurableRun(step, journal, checkpoints, state, keys, every, ahead)
+        yield DurableRun(step, journal, checkpoints, state, keys, every, ahead, mesh)
 
 
 def _kept(state: TrainState) -> dict[str, object]:

@@ -5,22 +5,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import (
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    RandomizedResponse,
-    RandomSensitivityGaussian,
-    Skellam,
-)
+from jaxacct import DiscreteGaussian, Laplace, PoissonSampled, RandomSensitivityGaussian, Skellam
 from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
 from jaxacct.losses.engines.inversion.band_limited import one_sided
 from jaxacct.losses.engines.inversion.transform import transform
-from jaxacct.losses.engines.lines.gauss_legendre import rule
 from jaxacct.losses.engines.lines.line_of_pair import line_of
 
 MIXTURE = RandomSensitivityGaussian(1.5, (0.0, 1.0, 2.5), (0.7, 0.25, 0.05))
@@ -152,33 +141,3 @@ def test_one_sided_functions_lie_on_their_sides(theta, width):
         slack = found.error.sum() * spacing / np.pi
         assert below - slack <= payoff <= above + slack
         assert slack < 1e-10
-
-
-def test_one_sided_functions_are_an_eighth_of_a_squared_step_apart():
-    theta, nodes, spacing = 2.0, 4096, 0.1
-    found = one_sided(np.array([theta]), np.array([spacing]), np.array([float(nodes)]), nodes)
-    step = 2 * np.pi / (nodes * spacing)
-    assert float((found.above - found.below).real[0, 0]) == pytest.approx(step**2 / 8, rel=1e-3)
-
-
-def test_a_gauss_legendre_rule_is_right_to_the_last_digit():
-    nodes, weights = rule(64)
-    with mpmath.workdps(40):
-        for x, weight in zip(nodes[32:], weights[32:], strict=True):
-            root = mpmath.findroot(lambda t: mpmath.legendre(64, t), mpmath.mpf(x))
-            before = mpmath.legendre(63, root)
-            truth = 2 * (1 - root**2) / (64 * before) ** 2
-            assert abs(root - x) <= 2.0**-53
-            assert abs(truth / weight - 1) <= 2.0**-52
-    np.testing.assert_array_equal(nodes, -nodes[::-1])
-
-
-def test_parts_of_every_kind_have_transforms():
-    whole = Composed(
-        (Gaussian(3.0), Laplace(4.0), MIXTURE, DiscreteGaussian(4.0), DiscreteLaplace(2.0), RandomizedResponse(0.1)),
-        (2, 3, 4, 5, 6, 7),
-    )
-    with jax.enable_x64(True):
-        batch = Batch.of(whole, 1.0, 1, "remove", np)
-        groups, _ = grouped(batch.query[0], batch.query[1], np)
-    assert all(line_of(group) is not None for group in groups)

@@ -1,4 +1,4 @@
-"""Where a ledger lies: what is charged must be where every other process looks for it."""
+"""Forks, exchanged files and Ctrl-C in the middle of a transaction: no charge is lost and no answer is wrong."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Profiles, zCDP and Rényi guarantees: the pair dominates everything that keeps the guarantee, and is the best such."""
+"""Hulls of stated points, and the pairs of zCDP and Rényi guarantees: they dominate what keeps the guarantee."""
 
 import hypothesis
 import hypothesis.strategies as st

@@ -1,4 +1,4 @@
-"""The additive filter and the natural (epsilon, delta) filter: the note's ladder, Theorem 9, and attacks."""
+"""The ladder of the additive filter: Theorem 9's closed form and the certificate of the note."""
 
 import pytest
 

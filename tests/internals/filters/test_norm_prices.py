@@ -1,4 +1,4 @@
-"""Individual ledgers: what each example pays, who drops out, and what is refused."""
+"""Everybody pays at least the price of their norm, and hardly more."""
 
 from __future__ import annotations
 

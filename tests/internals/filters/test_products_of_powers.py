@@ -1,4 +1,4 @@
-"""The GDP residue filter: the note's residues, the residue condition by brute force, and what it must refuse."""
+"""The residue solver's products of powers are the exponentials or more."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""delta and epsilon inside every transformation, in float32 and in float64 programs: the bounds of the eager call."""
+"""Work that a program asks of the host: no program is called while one waits, and small numbers stay."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What mechanisms cost in pure and in concentrated privacy, against high precision and other rooms' curves."""
+"""Closed forms of costs in concentrated privacy, in high precision; no smaller ones would do."""
 
 from __future__ import annotations
 

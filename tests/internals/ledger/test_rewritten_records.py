@@ -1,4 +1,4 @@
-"""What can go wrong with a ledger: an error that says what, and nothing lost."""
+"""A record that was rewritten, and given the hash of its new text, is found."""
 
 import contextlib
 import sqlite3
@@ -44,45 +44,6 @@ def rehashed(path, seq, change):
         statement = "UPDATE jaxacct_records SET body = ?, hash = ? WHERE seq = ?"
         connection.execute(statement, (body, hash_of(body), seq))
         connection.commit()
-
-
-TAMPERED = {
-    "a label": ('UPDATE jaxacct_records SET body = replace(body, \'"label":"c"\', \'"label":"x"\') WHERE seq = 3', 3),
-    "an answer": ("UPDATE jaxacct_records SET body = replace(body, 'true', 'false') WHERE seq = 2", 2),
-    "a cost": ("UPDATE jaxacct_records SET body = replace(body, '0x1.0', '0x0.1') WHERE seq = 4", 4),
-    "a hash": ("UPDATE jaxacct_records SET hash = replace(hash, 'a', 'b') WHERE seq = 5", 5),
-    "a record removed": ("DELETE FROM jaxacct_records WHERE seq = 4", 4),
-    "the first removed": ("DELETE FROM jaxacct_records WHERE seq = 0", 0),
-    "the last removed": ("DELETE FROM jaxacct_records WHERE seq = 8", 8),
-    "a record swapped": ("UPDATE jaxacct_records SET seq = 100 + seq WHERE seq = 3", 3),
-    "a release filed elsewhere": ("UPDATE jaxacct_records SET releases = 2 WHERE seq = 8", -8),
-    "a state set back": (
-        "UPDATE jaxacct_head SET state = (SELECT replace(state, substr(state, 20, 8), 'AAAAAAAA') FROM jaxacct_head)",
-        None,
-    ),
-    "a head set back": (
-        "UPDATE jaxacct_head SET seq = 7, hash = (SELECT hash FROM jaxacct_records WHERE seq = 7)",
-        None,
-    ),
-    "no head": ("DELETE FROM jaxacct_head", None),
-    "a record with a number that nobody gave": (
-        "INSERT INTO jaxacct_records (seq, body, hash, releases) VALUES (-7, '', '', 2)",
-        -7,
-    ),
-}
-
-
-@pytest.mark.parametrize("what", TAMPERED)
-def test_tampering_is_found(path, what):
-    statement, seq = TAMPERED[what]
-    with Ledger(path) as before:
-        head = before.verify().head
-    altered(path, statement)
-    with pytest.raises(LedgerTampered), Ledger(path) as ledger:
-        ledger.verify(head)
-    if seq is None or seq == 8:  # at the end: found before anything is charged
-        with pytest.raises(LedgerTampered):
-            Ledger(path).request(0.1)
 
 
 def test_a_schema_that_is_stated_twice_or_otherwise_than_in_the_first_record_is_found(path):

@@ -1,4 +1,4 @@
-"""Trade-off curves against exact rational arithmetic, and their tensor products (Proposition 12)."""
+"""The supremum of trade-off curves is the convex envelope, in rational arithmetic."""
 
 import jax
 import jax.numpy as jnp

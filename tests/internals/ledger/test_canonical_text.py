@@ -1,15 +1,10 @@
-"""What a ledger promises when nothing goes wrong."""
+"""What a ledger writes down of a filter and of a query is read back as it was."""
 
 import dataclasses
 
 import pytest
 
-from jaxacct import (
-    Gaussian,
-    PureDP,
-    RandomizedResponse,
-    filters,
-)
+from jaxacct import Gaussian, PureDP, RandomizedResponse, filters
 from jaxacct.ledger import canonical, register
 from jaxacct.ledger.policy import Policy
 from tests.contract.filter_cases import CASES

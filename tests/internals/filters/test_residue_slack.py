@@ -1,4 +1,4 @@
-"""Parts of the residue filters by themselves: what an atom and a Gaussian leave, what was given."""
+"""What an atom, a Gaussian and a slack leave of a budget, in fractions."""
 
 from __future__ import annotations
 

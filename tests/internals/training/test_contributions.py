@@ -1,4 +1,4 @@
-"""A step in which everybody pays for themselves: who is charged, who contributes, and how much."""
+"""What an example adds to a sum is clipped to what that example was charged for."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The priced menu: its certificate checked by hand, its worst case by other means, its ledger, its cache."""
+"""The certificate of a menu's table by hand: every node dominates every query before it."""
 
 from __future__ import annotations
 

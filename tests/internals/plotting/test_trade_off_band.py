@@ -1,4 +1,4 @@
-"""What is drawn is what was computed, on the right side, and nothing else passes for a bound."""
+"""The band of a trade-off curve holds that of every experiment within the bounds it is drawn from."""
 
 import matplotlib
 

@@ -1,4 +1,4 @@
-"""The order's decisions on toy curves, against what a loop over their numbers says."""
+"""Sampled Gaussians whose order is known in closed form."""
 
 import jax
 import jax.numpy as jnp

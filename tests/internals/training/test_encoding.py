@@ -1,4 +1,4 @@
-"""Data prepared with public constants, and networks as pure functions."""
+"""A row of the Adult data is encoded by public constants alone."""
 
 import numpy as np
 
