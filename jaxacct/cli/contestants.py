@@ -190,6 +190,19 @@ def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
     return Answer(target, steps=None if epsilon is None else admits(epsilon))
 
 
+def _by_name(name: str) -> Callable[[Schedule, float | None], Answer]:
+    """The steps within ``epsilon`` that the filter of a name admits."""
+
+    def ask(schedule: Schedule, epsilon: float | None) -> Answer:
+        if epsilon is None:
+            raise ValueError("it is made for one target: give --epsilon")
+        budget = filters.for_target(name, epsilon, schedule.delta)
+        fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
+        return Answer(math.nan, steps=last(fits, 0, schedule.steps + 1))
+
+    return ask
+
+
 def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
     def ask(schedule: Schedule) -> Answer:
         try:
@@ -225,6 +238,8 @@ THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
     "sampled_gaussian": _sampled_gaussian,
     "gdp_residue": _gdp_residue,
     "menu": _menu,
+    "renyi_any": _by_name("renyi_any"),
+    "approximate_dp": _by_name("approximate_dp"),
 }
 ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
     "dp_accounting, PLD": _dp_accounting("pld"),

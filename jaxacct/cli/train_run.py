@@ -168,5 +168,7 @@ def _introduce(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
                 "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
             )
+    if budget.note:
+        say(budget.note)
     if seed is not None:
         say("reproducible run: not private to anyone who knows the seed")

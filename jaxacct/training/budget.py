@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
+from jaxacct._printing import rounded_down
+from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
@@ -19,11 +24,22 @@ from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
 
 Progress: TypeAlias = Callable[[int, int], object] | None
+Planned: TypeAlias = Callable[[float], Schedule]
+"""From the base multiplier to a schedule."""
 
-FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu")
+_UNITS = {
+    "zcdp": "rho (zCDP)",
+    "approximate_zcdp": "rho (zCDP)",
+    "approximate_dp": "rho (zCDP)",
+    "renyi_any": "Rényi divergence",
+    "gdp_residue": "mu (GDP)",
+}
+FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu", *_UNITS)
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
-_LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
+_NEAR = 1.2  # of that noise: where a table asks for more, another filter is tried
+_LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e8
+_ONE_BY_ONE = 20_000  # steps that a residue is computed for
 
 
 class Budget(NamedTuple):
@@ -35,12 +51,14 @@ class Budget(NamedTuple):
         unit: the unit of the filter's ``spent``.
         sampler: for :func:`jaxacct.training.make_step`, whose mechanism the filter is asked with; None where the
             schedule says what is asked.
+        note: one sentence on what the plan is not, or why it has another filter than was asked for; "" as a rule.
     """
 
     filter: Any
     schedule: Schedule
     unit: str
     sampler: Sampler | None = None
+    note: str = ""
 
 
 def plan_budget(
@@ -64,8 +82,10 @@ def plan_budget(
 
     Args:
         filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
-            looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only) or "menu" (a
-            bound for ``sampling`` and constant noise). ``-`` may stand for ``_``, here and below.
+            looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only), "menu" (a
+            bound for ``sampling`` and constant noise), "renyi_any", "gdp_residue" (up to 20,000 steps), or at rate 1
+            "zcdp", "approximate_zcdp" and "approximate_dp". ``-`` may stand for ``_``, here and below. Where no table
+            of "sampled_gaussian" holds the target, the plan is that of the best other bound, and ``note`` says so.
         schedule: "constant", "warmup_decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
         delta: in (0, 1).
@@ -100,13 +120,9 @@ def plan_budget(
     def planned(sigma: float) -> Schedule:
         return SCHEDULES[schedule](sigma, rate, steps)
 
-    if filter == "sampled_gaussian":
-        return _sampled_gaussian(planned, epsilon, delta, progress)
-    if filter == "gdp":
-        return _gdp(planned, epsilon, delta, rate)
-    if filter == "approximate_gdp":
-        return _approximate_gdp(planned, epsilon, delta)
-    return _renyi(planned, epsilon, delta)
+    if filter in _UNITS:
+        return _by_name(filter, planned, epsilon, delta, rate)
+    return _PLANS[filter](planned, epsilon, delta, rate, progress)
 
 
 def planned_mechanism(schedule: Schedule) -> Composed:
@@ -118,15 +134,62 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     )
 
 
-def _sampled_gaussian(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
-    def within(schedule: Schedule) -> bool:
-        return bool(accounting.epsilon(planned_mechanism(schedule), delta).lower <= epsilon)
+def _in_advance(planned: Planned, epsilon: float, delta: float) -> float:
+    """The base multiplier with which the plan, fixed in advance, meets the target; no filter admits it with less."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds: this only steers
+        try:
+            found = calibrate(
+                lambda sigma: planned_mechanism(planned(float(sigma))),
+                *(epsilon, delta),
+                bracket=(_LEAST_SIGMA, _MOST_SIGMA),
+                tolerance=1e-3,
+            )
+        except ValueError:
+            raise _too_small(epsilon, delta) from None
+    return float(found.parameter)
 
-    # No filter admits a plan of which the cost, fixed in advance, is above its target.
-    floor = _least_noise(planned, within, epsilon, precision=1e-3)
-    base = floor.planned[0][0] / planned(1.0).planned[0][0]  # the multiplier that ``planned`` was given, about
-    most = planned(base * _ROOM)
-    sigmas, rates = ([pair[i] for plan in (floor, most) for pair in plan.levels] for i in range(2))
+
+def _too_small(epsilon: float, delta: float) -> ValueError:
+    return ValueError(
+        f"epsilon must be larger for this many steps at delta {delta:g}, got {epsilon:g}: not even noise "
+        f"{_MOST_SIGMA:g} fits"
+    )
+
+
+def _sampled_gaussian(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
+    floor = _in_advance(planned, epsilon, delta)
+    found, least = None, planned(floor).planned[0][0]
+    try:
+        found = _with_a_table(planned, floor, epsilon, delta, progress)
+        if found.schedule.planned[0][0] <= _NEAR * least:
+            return found
+    except (ValueError, ArithmeticError):  # the table cannot hold such a target
+        pass
+    name, plan = ("gdp", _gdp) if rate == 1 else ("renyi", _renyi)
+    try:
+        other = plan(planned, epsilon, delta, rate, None)
+    except ValueError:  # no order holds it
+        other = None
+    best = min((one for one in (found, other) if one), key=lambda one: one.schedule.planned[0][0], default=None)
+    if best is None:
+        raise ValueError(
+            f"epsilon {epsilon:g} at delta {delta:g} has no plan for {planned(1.0).steps} steps that a filter holds: "
+            f"fixed in advance they take noise {floor:.4g}; take a larger delta, or constant noise and "
+            "jaxacct.calibrate, without a filter"
+        )
+    more = f"{100 * (best.schedule.planned[0][0] / least - 1):.2g} % more noise than the plan fixed in advance"
+    if best is found:
+        return best._replace(note=f"the table of sampled_gaussian takes {more}: other filters take no less")
+    return best._replace(
+        note=f"no table of sampled_gaussian is as good at epsilon {epsilon:g} and delta {delta:g}: the filter is "
+        f"{name}, which takes {more}"
+    )
+
+
+def _with_a_table(planned: Planned, floor: float, epsilon: float, delta: float, progress: Progress) -> Budget:
+    plans = [planned(floor / 1.003), planned(floor * _ROOM)]
+    sigmas, rates = ([pair[i] for plan in plans for pair in plan.levels] for i in range(2))
     box = filters.sampled_gaussian(
         sigma=(min(sigmas), max(sigmas)),
         rate=(min(rates), max(rates)),
@@ -135,14 +198,50 @@ def _sampled_gaussian(planned: Callable[[float], Schedule], epsilon: float, delt
         progress=progress,
     )
 
-    def fits(schedule: Schedule) -> bool:
+    def fits(schedule: Schedule) -> bool:  # below the range a concrete query would be priced by itself
         inside = all(sigma >= min(sigmas) for sigma, _ in schedule.levels)
         return inside and bool(box.update(planned_mechanism(schedule), box.init())[0])
 
-    return Budget(box, _least_noise(planned, fits, epsilon, precision=1e-5), "units")
+    ends = floor / 1.01, 1.5 * floor
+    return Budget(box, _least_noise(planned, fits, epsilon, delta, precision=1e-5, ends=ends), "units")
 
 
-def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rate: float) -> Budget:
+def _by_name(name: str, planned: Planned, epsilon: float, delta: float, rate: float) -> Budget:
+    """By the filter's own updates; a residue's depend on what is left, step by step."""
+    if rate != 1 and name not in ("renyi_any", "gdp_residue"):
+        raise ValueError(
+            f"rate must be 1 for the {name} filter (a sampled Gaussian has no zCDP parameter), got {rate:g}: use the "
+            "filter sampled_gaussian"
+        )
+    budget = filters.for_target(name, epsilon, delta)
+    floor = _in_advance(planned, epsilon, delta)
+    if name == "gdp_residue" and planned(floor).steps > _ONE_BY_ONE:
+        raise ValueError(f"steps must be at most {_ONE_BY_ONE} for the gdp_residue filter: use sampled_gaussian")
+
+    def fits(schedule: Schedule) -> bool:
+        if name == "gdp_residue":
+            return _admits_each(budget, schedule)
+        return bool(budget.update(planned_mechanism(schedule), budget.init())[0])
+
+    found = _least_noise(planned, fits, epsilon, delta, precision=1e-4, ends=(floor / 1.01, 1e3 * floor))
+    return Budget(budget, found, _UNITS[name])
+
+
+def _admits_each(budget: Any, schedule: Schedule) -> bool:
+    """Whether a filter admits every planned step, one after the other."""
+    each = [filters.prepare(step_mechanism(sigma, rate)) for sigma, rate, _ in schedule.planned]
+    queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    which = np.repeat(np.arange(len(each)), [steps for _, _, steps in schedule.planned])
+
+    def step(state: Any, i: Any) -> Any:
+        admitted, state = budget.update(jax.tree.map(lambda leaf: leaf[i], queries), state)
+        return state, admitted
+
+    return bool(jax.jit(lambda: jax.lax.scan(step, budget.init(), which)[1].all())())
+
+
+def _gdp(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
+    del progress
     if rate != 1:
         raise ValueError(
             f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
@@ -155,10 +254,11 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
     def fits(schedule: Schedule) -> bool:
         return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= whole
 
-    return Budget(budget, _least_noise(planned, fits, epsilon), "mu (GDP)")
+    return Budget(budget, _least_noise(planned, fits, epsilon, delta), "mu (GDP)")
 
 
-def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
+def _approximate_gdp(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
+    del rate, progress
     rates = [rate for _, rate, _ in planned(1.0).planned]
     if not (max(rates) < 0.2 or min(rates) > 0.8):
         wrong = next((rate for rate in rates if 0.2 <= rate <= 0.8), max(rates))
@@ -174,39 +274,54 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
         sigmas, rates, steps = np.transpose(schedule.planned)
         return np.dot(steps, budget._cost(PoissonSampled(Gaussian(sigmas), rates))) <= whole
 
-    return Budget(budget, _least_noise(planned, fits, epsilon), "B")
+    plan = _least_noise(planned, fits, epsilon, delta)
+    spent = float(accounting.epsilon(planned_mechanism(plan), delta).lower)
+    note = (
+        f"the plan itself spends epsilon {rounded_down(spent)} at least, above the target of {epsilon:g}: "
+        "approximate_gdp is asymptotic, not a bound, and its approximation is poor here"
+    )
+    return Budget(budget, plan, "B", note=note if spent > epsilon else "")
 
 
-def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
+def _renyi(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
+    del rate, progress
     coarse = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512]
 
     def within(orders: Sequence[float]) -> Callable[[Schedule], bool]:
         return lambda schedule: filters.plan_epsilon(planned_mechanism(schedule), delta, orders=orders) <= epsilon
 
-    rough = _least_noise(planned, within(coarse), epsilon, precision=1e-2)
+    rough = _least_noise(planned, within(coarse), epsilon, delta, precision=1e-2)
     # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
     # more noise.
     whole = [order for order in ORDERS if order == int(order)]
     order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
-    chosen = _least_noise(planned, within([order]), epsilon)
+    chosen = _least_noise(planned, within([order]), epsilon, delta)
     return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")
 
 
 def _least_noise(
-    planned: Callable[[float], Schedule],
+    planned: Planned,
     fits: Callable[[Schedule], bool],
     epsilon: float,
+    delta: float,
     precision: float = 1e-6,
+    ends: tuple[float, float] = (_LEAST_SIGMA, _MOST_SIGMA),
 ) -> Schedule:
-    """The plan with the smallest base multiplier that fits, by bisection of its logarithm."""
-    low, high = math.log(_LEAST_SIGMA), math.log(_MOST_SIGMA)
+    """The plan with the smallest base multiplier between ``ends`` that fits, by bisection of its logarithm."""
+    low, high = map(math.log, ends)
     if not fits(planned(math.exp(high))):
-        raise ValueError(
-            f"epsilon must be larger for this many steps, got {epsilon:g}: not even noise {_MOST_SIGMA:g} fits"
-        )
+        raise _too_small(epsilon, delta)
     if fits(planned(math.exp(low))):
         return planned(math.exp(low))
     while high - low > precision:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(planned(math.exp(middle))) else (middle, high)
     return planned(math.exp(high))
+
+
+_PLANS = {
+    "sampled_gaussian": _sampled_gaussian,
+    "renyi": _renyi,
+    "gdp": _gdp,
+    "approximate_gdp": _approximate_gdp,
+}

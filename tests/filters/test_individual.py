@@ -79,3 +79,16 @@ def test_guarantees_are_the_scalar_filters_and_say_what_they_ask():
     assert float(each.guarantee.mu) == float(filters.gdp(1.0).guarantee.mu)
     for guarantee in (ledger.guarantee, each.guarantee):
         assert "no account, nor who takes part, was published" in guarantee.statement
+
+
+def test_an_example_at_the_clip_norm_takes_part_nearly_as_often_as_the_common_filter_admits():
+    query = PoissonSampled(Gaussian(0.8), 0.15)  # each step costs more than 5 % of the budget
+    box = filters.sampled_gaussian(sigma=(0.8, 1.0), rate=0.15, epsilon=2.0, delta=3e-3)
+    account = filters.per_example(box, examples=1)
+    state, count = account.init(), 0
+    for _ in range(30):
+        takes_part, state = account.update(query, np.ones(1, np.float32), state)
+        count += bool(takes_part[0])
+    common = int(box.steps_left(query))
+    assert 2 <= common < 20
+    assert common - 1 <= count <= common

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxacct
 from jaxacct import (
     Composed,
     Gaussian,
@@ -216,3 +217,41 @@ def test_an_entry_of_several_runs_is_admitted_as_often_as_it_may_be(entry):
         state, admitted = menu.update(0, state)[1], admitted + 1
     upper = [float(epsilon(entry, 1e-5, steps=steps).upper) for steps in (admitted, admitted + 1)]
     assert upper[0] <= 3.0 < upper[1] * 1.01
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "epsilon", "least"),
+    [
+        ([jaxacct.RandomizedResponse(0.994)], 1.47, [1]),
+        ([jaxacct.RandomizedResponse(1.0)], 1.0, [1]),  # exactly
+        ([jaxacct.RandomizedResponse(1.0)], 2.0, [2]),
+        ([jaxacct.RandomizedResponse(1.0)], 2.9, [2]),
+        ([jaxacct.Laplace(1.0)], 1.0, [1]),
+        ([PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.994)], 1.47, [30, 1]),
+    ],
+)
+def test_an_entry_that_fits_a_few_times_is_admitted_as_often(mechanisms, epsilon, least):
+    menu = filters.menu(mechanisms, epsilon=epsilon, delta=1e-5)
+    for place, wanted in enumerate(least):
+        state, count = menu.init(), 0
+        while count < 100:
+            admitted, state = menu.update(place, state)
+            if not bool(admitted):
+                break
+            count += 1
+        assert count >= wanted
+        assert float(jaxacct.epsilon(mechanisms[place], 1e-5, steps=count).lower) <= epsilon
+    assert float(menu.guarantee.epsilon(1e-5)) <= epsilon
+
+
+def test_a_staircase_is_above_everything_that_its_prices_admit():
+    entries = [PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.5)]
+    menu = filters.menu(entries, epsilon=1.4, delta=1e-5)
+    many, few = (int(price) for price in menu.prices)
+    assert int(menu.budget) // few >= 2
+    for runs in range(int(menu.budget) // few + 1):
+        rest = (int(menu.budget) - runs * few) // many
+        parts = [(entry, n) for entry, n in zip(entries, (rest, runs), strict=True) if n]
+        both = jaxacct.Composed([entry for entry, _ in parts], [n for _, n in parts])
+        for at in (0.0, 0.7, 1.4):
+            assert float(jaxacct.delta(both, at).lower) <= float(menu.guarantee.delta(at)) * (1 + 1e-9)

@@ -102,22 +102,39 @@ def _prices(filter: IndividualSampledGaussianFilter, noise: Array, rate: Array) 
 
 
 def _largest(common: SampledGaussianFilter) -> tuple[np.ndarray, np.ndarray]:
-    """``near`` and ``whole`` of a box."""
+    """``near`` and ``whole`` of a box.
+
+    Only budgets that a query leaves count: with b left at most, one of a cell of the grid leaves b less the least price
+    of the cell's corners (nothing is dearer than no price, which is what a loud query has for the budgets next to b).
+    """
     prices, nodes = np.asarray(common.prices).max(0), np.asarray(common.nodes, np.int64)
-    least = int(prices.min())
+    least = prices.min(-1)
+    for axis in (0, 1):  # of the cells that a corner belongs to
+        padded = np.pad(least, [(1, 1) if axis == i else (0, 0) for i in (0, 1)], mode="edge")
+        least = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=axis).min(-1)
     found = []
     for low, high in _level_ends().T:
-        # The budget after a query is at most the largest before it less the least price.
-        used = nodes[:-1] <= max(high - least, 0)
+        used = nodes[:-1] <= np.maximum(high - least.astype(np.int64), 0)[..., None]
         for begin in (low / 2, 0.0):
             # Where every price takes more than half of what is left there is no interval: nothing is near.
             intervals = used & (nodes[1:] >= begin)
-            found.append(prices[..., intervals].max(-1) if intervals.any() else np.full(prices.shape[:-1], DEAR))
-    rows = np.stack(found, -1)
+            some = np.where(intervals, prices, 0).max(-1)
+            found.append(np.where(intervals.any(-1), some, DEAR))
+    rows = np.stack(found, -1).astype(np.int32)
     return rows[..., 0::2], rows[..., 1::2]
 
 
 def individual_box(filter: SampledGaussianFilter, examples: int) -> IndividualSampledGaussianFilter:
-    """One account of a box for each example, with one table."""
+    """One account of a box for each example, with one table.
+
+    Raises:
+        ValueError: a box of which nothing fits into a whole budget at the prices of accounts.
+    """
     common = with_one_table(filter)
-    return IndividualSampledGaussianFilter(common, *_largest(common), examples, rows_for(common.sigmas))
+    near, whole = _largest(common)
+    if min(near[..., -1].min(), whole[..., -1].min()) == DEAR:
+        raise ValueError(
+            "filter must have a query that an account of its own holds at least once, got "
+            f"{filter!r}: use more noise, a smaller rate or a larger epsilon"
+        )
+    return IndividualSampledGaussianFilter(common, near, whole, examples, rows_for(common.sigmas))

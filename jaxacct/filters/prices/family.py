@@ -26,7 +26,9 @@ from jaxacct.losses.grids.grid import LossGrid
 UNITS = 2_000_000_000
 """The whole budget in units: int32, and fine enough for hundreds of millions of runs."""
 _BEYOND = 1.06  # budgets to which the curves go on: mixtures of prices look a little above the whole budget
+_ALIASES = 1e-9  # of the least slack of a unit, that the lattice's aliases may take
 _FADE = 9.0  # of G's standard deviations: where U is 0 so far around, V is nothing but slack
+_UNDERFLOW = 39.0  # of G's standard deviations: beyond them its excess is 0 in float64, and 1e-300 at most
 _FLOOR = 1e-3  # of the slack: smaller values of a curve are dropped
 
 
@@ -89,9 +91,9 @@ def kink_error(excess: np.ndarray, grid: LossGrid) -> np.ndarray:
 
 @functools.lru_cache(8)
 def _moved(grid: LossGrid, width: float) -> np.ndarray:
-    """The excess of G at lattice offsets, for circular convolution."""
-    n = grid.size
-    return np.fft.rfft(circular(gaussian_excess(width, grid.spacing * np.arange(-(n - 1), n)), n))
+    """The excess of G at lattice offsets, as far as it is more than a float64 holds."""
+    reach = min(math.ceil(_UNDERFLOW * width / grid.spacing), grid.size - 1)
+    return gaussian_excess(width, grid.spacing * np.arange(-reach, reach + 1))
 
 
 def padded(size: int) -> int:
@@ -106,23 +108,22 @@ def circular(values: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bool = False) -> tuple[np.ndarray, float]:
-    """A curve (or a difference of two) composed with a Gaussian, at the lattice points, and a bound on the error.
+def smoothed(
+    excess: np.ndarray, grid: LossGrid, width: float, *, difference: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """A curve (or a difference of two) composed with a Gaussian, at the lattice points, and bounds on the error.
 
-    Exact but for rounding: U(gamma) plus each kink's share of the excess of G. A transform of n points is off by at
-    most 8 u (log2 n + 1) in the Euclidean norm (as in :mod:`jaxacct.filters.prices.menu_table`).
+    Exact but for rounding: U(gamma) plus each kink's share of the excess of G, which is short. So it is summed term by
+    term, and every point's error is relative to its own terms (docs/proofs/arithmetic.md, A3): that of a
+    transform would be relative to the whole curve, and hide orders at which a small delta is asked for.
     """
-    n = grid.size
-    kinks = kinks_of(excess, grid)
+    kernel, kinks = _moved(grid, width), kinks_of(excess, grid)
     if difference:
         kinks[-grid.lowest] -= 1.0
-    spread = np.fft.irfft(np.fft.rfft(kinks, padded(n)) * _moved(grid, width), padded(n))[:n]
-    total = float(gaussian_excess(width, grid.spacing * np.arange(-n, n)).sum())
-    transforms = 16.0 * (math.log2(padded(n)) + 2.0) * EPS * float(np.sqrt((kinks**2).sum())) * total
-    rounded = float(kink_error(excess, grid).max()) * total + 4.0 * EPS * float(np.abs(excess).max())
-    return excess + spread, 1.01 * (transforms + rounded) + 64.0 * ACCURACY / min(width, 1.0) * float(
-        np.abs(spread).max()
-    )
+    whole = lambda x: np.convolve(x, kernel)[kernel.size // 2 :][: grid.size]  # noqa: E731
+    relative = (2.0 * kernel.size + 16.0) * EPS + 16.0 * ACCURACY / min(width, 1.0)
+    error = whole(relative * np.abs(kinks) + kink_error(excess, grid)) + 4.0 * EPS * np.abs(excess) + 1e-300
+    return excess + whole(kinks), 1.01 * error
 
 
 def family_of(
@@ -184,7 +185,7 @@ def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float
     sums = steady(grid, width * math.sqrt(0.5), far)
     # Certified at lattice points next to half of G, the inequality holds everywhere next to all of it but for this.
     aliases = 16.0 * math.exp(-0.5 * (math.pi * width / grid.spacing) ** 2)
-    if aliases > 1e-9 * slack * far / UNITS:
+    if aliases > _ALIASES * slack * far / UNITS:
         raise ArithmeticError(
             f"the lattice of spacing {grid.spacing:g} is too coarse for a Gaussian of width {width:g}"
         )
@@ -200,6 +201,11 @@ def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float
         rises.append(lower)
     spectra = np.fft.rfft(kinks, padded(grid.size))
     return Family(grid, nodes, excess, width, slack, far, kinks, spectra, norms, np.stack(rises), np.array(growth))
+
+
+def least_cells(epsilon: float, slack: float) -> float:
+    """The lattice points in a standard deviation of G with which its aliases are small enough."""
+    return math.sqrt(2.0 * math.log(17.0 * UNITS / _ALIASES * (1.0 + math.exp(epsilon)) / slack)) / math.pi
 
 
 def delta_at(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:

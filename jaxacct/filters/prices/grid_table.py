@@ -29,8 +29,10 @@ DEAR = 2**31 - 1
 
 
 _NARROW = Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
-_SMALL = Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
+_SMALL = Fineness(30.0, 0.006, 0.02, 0.10, 0.001)  # hardly any range: seconds
+_RARE = Fineness(50.0, 0.004, 0.03, 0.03, 0.002)  # the same at a small rate, where prices hardly bend
 _WIDE = Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
+_SMALL_RATE = 0.003
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -51,6 +53,8 @@ def box_tables(
         ValueError: a box of which nothing meets the target even once.
     """
     fine = _WIDE if sigma[0] < sigma[1] and rate[0] < rate[1] else _NARROW
+    if fine is _NARROW and rate[1] < _SMALL_RATE:
+        fine = _RARE
     if rate[0] == rate[1] and sigma[1] < _FAR * sigma[0]:
         fine = _SMALL
     sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
@@ -86,6 +90,11 @@ def _table(
     extra_lines = np.full((2, len(extra), count), DEAR, np.int32)
     for i, query in enumerate(extra):
         extra_lines[:, i] = lines_in_units(query, family)
+        if (extra_lines[:, i] == DEAR).all():
+            raise ValueError(
+                f"extra must hold queries that fit beside those of the range, got one at position {i} that does not "
+                "fit even once: filters.menu of both keeps one that fits a few times"
+            )
         done += 1
         report(done)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp, ndtr
 
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import unchecked
@@ -42,8 +44,8 @@ def menu_laws(
     far. Without ``points``, their number goes as the root of the runs. Everything here but the laws themselves only
     steers: it costs tightness at worst.
     """
-    reach = 4.0 * epsilon + 10.0
-    wide = LossGrid(2.0 * reach / _COARSE, -_COARSE // 2, _COARSE)
+    reach = 4.0 * epsilon + min(10.0, 20.0 * gaussian_of(epsilon, delta))
+    wide = LossGrid(_part_of(epsilon, 2.0 * reach / _COARSE), -_COARSE // 2, _COARSE)
     singles = [_law(query, wide) for query in menu]
     powers = _Powers(singles, _COARSE // 2)
     runs = _runs(powers, epsilon, delta, 14)
@@ -59,7 +61,7 @@ def menu_laws(
     low, high = min(low, -epsilon) - h, max(high, epsilon) + h
     up, down = (max(far) + wide.lowest) * h, -(min(near) + wide.lowest) * h
     down = max(min(down, -low), h)
-    spacing = (high - low + up + down) / (points - 8)
+    spacing = _part_of(epsilon, (high - low + up + down) / (points - 8))
     below, above = (math.ceil(x / spacing) + 1 for x in (down, up))
     lowest = math.floor(low / spacing)
     grid = LossGrid(spacing, lowest, points - below - above)
@@ -67,6 +69,21 @@ def menu_laws(
     laws, excess = zip(*(law_of(query, step, grid) for query in menu), strict=True)
     found = MenuLaws(grid, np.stack([law.masses for law in laws]), np.stack(excess), below, above)
     return found, runs_alone(found, epsilon, delta)
+
+
+def _part_of(epsilon: float, spacing: float) -> float:
+    """A spacing not below, and hardly above, of which epsilon, its half, third and quarter are whole numbers.
+
+    So a query of which one, two, three or four runs spend epsilon exactly is not rounded up beyond it.
+    """
+    parts = math.floor(epsilon / (12.0 * spacing))
+    return epsilon / (12.0 * parts) if parts else spacing
+
+
+def gaussian_of(epsilon: float, delta: float) -> float:
+    """Sensitivity over noise of the Gaussian mechanism that meets the target, about."""
+    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
+    return float(brentq(missed, 1e-6, 60.0))  # pyright: ignore[reportArgumentType]
 
 
 def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
@@ -125,7 +142,7 @@ class _Powers:
         index = np.fft.fftfreq(self.size, 1.0 / self.size)
         self.order = np.argsort(index)
         self.losses = index[self.order] * laws[0].grid.spacing
-        dense = np.zeros((2, len(laws), self.size))
+        self.dense = dense = np.zeros((2, len(laws), self.size))  # under P and under Q
         for i, law in enumerate(laws):
             masses = np.asarray(law.masses).reshape(-1)
             place = np.arange(law.grid.lowest, law.grid.highest + 1) % self.size
@@ -149,13 +166,23 @@ class _Powers:
         return np.maximum(remove, q @ np.maximum(-np.expm1(epsilon + self.losses), 0.0) + atoms[1])
 
     def ends(self, runs: np.ndarray, spared: float, gain: float) -> tuple[float, float]:
-        """Losses beyond which no curve holds more than ``spared`` above, and ``spared / gain`` below."""
-        p, q = self.masses(runs)
-        above = np.cumsum(p[:, ::-1], -1)[:, ::-1].max(0)
-        # Far below 0, E(gamma) = gamma Q(L < log gamma) - P(L < log gamma).
-        below = (np.exp(self.losses) * np.cumsum(q, -1)).max(0)
-        high, low = np.flatnonzero(above > spared)[-1], np.flatnonzero(below > spared / gain)[0]
-        return float(self.losses[low]), float(self.losses[high])
+        """Losses beyond which no curve holds more than ``spared`` above, and ``spared / gain`` below.
+
+        By Chernoff's bound: in powers of transforms, rounding hides tails as small as these after many runs.
+        """
+        p, q = self.dense[..., self.order]
+        tilts = np.geomspace(1e-2, 1e4, 120)
+        # E(gamma) is at most P(L > log gamma) above 0, and gamma Q(L < log gamma) below.
+        above = (self._logs_of_moments(p, tilts) * runs[:, None] - math.log(spared)) / tilts
+        below = (math.log(spared / gain) - self._logs_of_moments(q, -tilts) * runs[:, None]) / (1.0 + tilts)
+        ends = below.max(-1).min(), above.min(-1).max()
+        low, high = np.clip(ends, self.losses[0], self.losses[-1])
+        return float(min(low, 0.0)), float(max(high, 0.0))
+
+    def _logs_of_moments(self, masses: np.ndarray, tilts: np.ndarray) -> np.ndarray:
+        """log of the sum of masses times exp(tilt loss), shape ``(laws, tilts)``."""
+        logs = np.log(np.maximum(masses, 1e-300))
+        return np.stack([np.asarray(logsumexp(logs + tilt * self.losses, axis=-1)) for tilt in tilts], -1)
 
 
 def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.ndarray:

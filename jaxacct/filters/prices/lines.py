@@ -12,12 +12,13 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS
-from jaxacct.filters.prices.family import UNITS, Family, circular, padded
+from jaxacct.filters.prices.family import UNITS, Family, circular, padded, steady
 from jaxacct.filters.prices.kernels import Kernel, Ratios, kernel_of
 
 NEVER = 4.0
 """A price above every budget, which is at most 1."""
 _LEAST = 1.0 / UNITS
+_ROUNDED = 1e-3  # share of a price that the rounding of transforms may cost
 _UP = 1.0 + 2.0**-36
 
 
@@ -36,13 +37,21 @@ def runs_of(atoms: Ratios, family: Family) -> float:
 def added(kernel: Kernel, family: Family) -> np.ndarray:
     """What the query adds to the curve of every node, over sqrt(gamma), rounded up; shape ``(nodes, size)``.
 
-    The rounding of the transforms is bounded in docs/proofs/fft.md, lemma 3.
+    By transforms, whose rounding is bounded in docs/proofs/fft.md, lemma 3. Where that alone would cost a share of the
+    price, at a small delta or a large epsilon, the terms, none negative, are summed one by one: then the error is
+    relative to the sum (docs/proofs/arithmetic.md, A3).
     """
     n = family.grid.size
     around = circular(kernel.values, n)
     size = float(np.sqrt((around**2).sum()))
     found = np.fft.irfft(family.spectra * np.fft.rfft(around), padded(n))[:, :n]
     wrong = 48.0 * (np.log2(padded(n)) + 2.0) * EPS * size * family.norms
+    paid = family.slack * steady(family.grid, family.half_width, family.far)
+    price = float((found[-1] / (family.heights[-1] + paid)).max())
+    if wrong[-1] > _ROUNDED * price * float(paid.min()):
+        # Row i of the matrix has the kernel's values at offsets -i .. n - 1 - i.
+        matrix = np.lib.stride_tricks.sliding_window_view(kernel.values, n)[::-1]
+        found, wrong = family.kinks @ np.ascontiguousarray(matrix) * (1.0 + (n + 4.0) * EPS), 1e-300
     left_out = kernel.lost * family.kinks.sum(-1)
     return np.maximum(found, 0.0) * (1.0 + 2.0**-40) + (wrong + left_out)[:, None]
 

@@ -15,9 +15,12 @@ from jaxacct.filters.prices.laws import delta_of, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
+_VERSION = 3  # of the table format and of how it is computed; increase it to invalidate cached tables
 MOST_UNITS = 2**31 - 2
 _LEAST_NODES = 600
+_FEW = 4.0  # runs of the loudest entry, below which U is a staircase
+_LEAST_UNIT = 16
+_MOST_STEPS = 6000  # of a staircase
 _SPARED = 0.01  # of delta, where the table is to price what is off the menu
 
 
@@ -38,7 +41,7 @@ def kept_table(
     _validate.at_most(100.0, epsilon=epsilon)
     _validate.scalar(_validate.probability, delta=delta)
     _validate.whole(unit=unit)
-    _validate.at_least(16, unit=unit)
+    _validate.at_least(_LEAST_UNIT, unit=unit)
     _validate.at_most(100_000, unit=unit)
     _validate.instance(bool | np.bool_, cache=cache, online=whole)
     if progress is not None:
@@ -72,16 +75,19 @@ def _table(
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()
+    few = runs.min() < _FEW and _LEAST_UNIT * most <= _MOST_STEPS
+    if few:
+        unit = min(unit, max(_LEAST_UNIT, int(_MOST_STEPS / most)))
     # Accounts are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
     # the prices that are charged.
     prices = np.clip(np.rint(unit * most / runs), unit, MOST_UNITS).astype(np.int64)
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
-    node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
+    node = 1 if few else max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
     total = int(unit * most / node)
     report = (lambda done: progress(min(done, total), total)) if progress is not None else None
     spared = _SPARED if whole else 0.0
     met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
-    table = budget_table(laws, prices, node, met, MOST_UNITS, report, whole)
+    table = budget_table(laws, prices, node, met, MOST_UNITS, report, whole, few)
     if table.budget < prices.min():
         raise ValueError(
             f"mechanisms must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no "

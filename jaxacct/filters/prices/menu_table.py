@@ -10,6 +10,10 @@ one convolution a query and node. Two choices keep what interpolation costs at 0
 raise U): before a query's first run U rises like a ramp, and U_(j+1) makes room for what the second inequality will
 ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1).
 
+Where a query fits a few times only, neither choice is affordable: a part of its ramp, followed by a run, is a part of a
+run too many. Then prices are whole numbers of nodes (t_m = 1) and U is a staircase, U_b = U_(j D) for j D <= b: the
+inequalities are U_(j+1) >= X_m,i and U_(j+1) >= U_j, and ask for no more.
+
 The scan keeps E / sqrt(gamma), whose convolution is with the masses P_m(l) exp(-l / 2): an error is multiplied by
 exp(epsilon / 2) in either direction. Every X is raised by the error of its own transform (docs/proofs/fft.md, lemma 3).
 Above its last point a curve's excess is at most its last value, below its first point at most proportional to gamma:
@@ -90,6 +94,7 @@ def budget_table(
     most: int,
     progress: Callable[[int], object] | None = None,
     keep: bool = False,
+    whole: bool = False,
 ) -> Table:
     """The largest whole budget, at most ``most``, whose certified curve passes ``met``, and that curve.
 
@@ -99,12 +104,15 @@ def budget_table(
         met: whether a curve (excess at lattice points) meets the target.
         progress: called with the number of nodes done.
         keep: whether to return the curves of all nodes, 8 bytes a node and point.
+        whole: whether U is a staircase; prices are whole numbers of nodes then.
     """
     size, pad = laws.grid.size, laws.below + laws.above
     n = 1 << (size + pad - 1).bit_length()
     nodes, share = prices_in_nodes(prices, node)
     if nodes.min() < 2:
         raise ValueError(f"prices must be above {node}, the distance of nodes, got {prices.min()}")
+    if whole and (share < 1.0).any():
+        raise ValueError(f"prices must be whole numbers of nodes of {node} units, got {prices.tolist()}")
     spacing, losses = laws.grid.spacing, laws.grid.losses
     up = 1.0 + 16 * UNIT * (4.0 + np.abs(losses).max())
     offsets = np.arange(-laws.below, laws.above + 1)
@@ -144,7 +152,7 @@ def budget_table(
     before, count = np.zeros(size), 0
     kept = [np.zeros((1, size))]
     while True:
-        carry, found = _levels(carry, rows, n)
+        carry, found = _levels(carry, rows, n, whole)
         if keep:
             kept.append(np.asarray(found))
         curves = np.concatenate([before[None], np.asarray(found) * root])
@@ -155,7 +163,7 @@ def budget_table(
             continue
         last = _CHUNK if met(curves[-1]) else _last(curves.__getitem__, met, _CHUNK)
         upper = curves[min(last + 1, _CHUNK)]
-        inside = functools.partial(_between, curves[last], upper, node)
+        inside = functools.partial(_between, curves[last], curves[last] if whole else upper, node)
         units = 0 if last == _CHUNK else _last(inside, met, node)
         if progress is not None:
             progress(count + last)
@@ -179,8 +187,8 @@ def _between(low: np.ndarray, high: np.ndarray, node: int, units: int) -> np.nda
     return inflated(low * (1.0 - share) + high * share, 8 * UNIT)
 
 
-@functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
-def _levels(carry: _Carry, rows: _Rows, n: int) -> tuple[_Carry, Array]:
+@functools.partial(jax.jit, static_argnums=(2, 3), donate_argnums=0)
+def _levels(carry: _Carry, rows: _Rows, n: int, whole: bool) -> tuple[_Carry, Array]:
     """``_CHUNK`` more nodes and their curves."""
     size = carry.curve.shape[0]
     depth = carry.ring.shape[0]
@@ -206,6 +214,8 @@ def _levels(carry: _Carry, rows: _Rows, n: int) -> tuple[_Carry, Array]:
         trend = c.pace[0] - c.pace[1]
         # Brown's double smoothing, two nodes ahead.
         ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * _SMOOTHING / (1.0 - _SMOOTHING)))
+        if whole:
+            ramp, ahead = c.curve[None], -jnp.inf
         asked = jnp.maximum(jnp.where(known, jnp.maximum(at_node, inside), ramp), ahead)
         # No clip at the largest excess there is, min(gamma, 1): that is not affine. It is for the reader of the end.
         curve = inflated(jnp.maximum(asked.max(0), 0.0), 8 * UNIT)

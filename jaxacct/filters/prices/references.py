@@ -13,13 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
 from jaxacct import accounting
-from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, padded
+from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
 from jaxacct.filters.prices.kernels import Ratios, excess_of, gaussian_atoms, sampled
-from jaxacct.filters.prices.laws import menu_laws
+from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
@@ -70,14 +68,21 @@ def chosen_families(
     Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
     families. ``report`` is called with the trials done and their number.
     """
-    width = _mu(epsilon, delta) / fine.small
+    width = gaussian_of(epsilon, delta) / fine.small
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
     asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width)]
     atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried] + [gaussian_atoms(width)]
-    laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    try:
+        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    except ValueError as refused:
+        raise ValueError(
+            f"sigma must be larger, or rate smaller, got {sigma[0]:.6g} and {rate[1]:.6g}: one such query misses "
+            f"epsilon {epsilon:g} at delta {delta:g}"
+        ) from refused
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
-    spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
+    spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
     spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
@@ -151,21 +156,21 @@ def _tried(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[
     return [(s, q) for s in noises for q in rates]
 
 
-def _mu(epsilon: float, delta: float) -> float:
-    """The Gaussian mechanism that meets the target, about."""
-    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
-    return float(brentq(missed, 1e-6, 60.0))  # pyright: ignore[reportArgumentType]
-
-
 def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
     """The excess over sqrt(gamma) of so many runs of a query, at the offsets of ``single``, that of one run."""
     n = single.size
     wide = LossGrid(spacing, -(n // 2), n)
-    kernel = np.fft.rfft(np.pad(single, (0, padded(n) - n)))
+
+    def both(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        kernel = np.fft.rfft(np.pad(second, (0, padded(n) - n)))
+        more = np.fft.irfft(np.fft.rfft(kinks_of(first, wide), padded(n)) * kernel, padded(n))
+        return first + np.maximum(more[n // 2 : n // 2 + n], 0.0)
+
     found = single
-    for _ in range(times - 1):
-        more = np.fft.irfft(np.fft.rfft(kinks_of(found, wide), padded(n)) * kernel, padded(n))
-        found = found + np.maximum(more[n // 2 : n // 2 + n], 0.0)
+    for bit in f"{times:b}"[1:]:
+        found = both(found, found)
+        if bit == "1":
+            found = both(found, single)
     return found
 
 

@@ -20,7 +20,7 @@ from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 10  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 11  # of the table format and algorithm: increase it to invalidate cached tables
 
 
 def sampled_gaussian(
