@@ -242,6 +242,7 @@ CASES = {
         },
     ),
     "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
+    "replicate": lambda: Case(training.replicate, {"tree": PARAMS, "examples": training.shard_examples((X, Y))}),
     "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
     "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
@@ -262,7 +263,7 @@ DEAR = {
 # No program is compiled, or one.
 QUICK = (
     "attempt_keys", "empty_sum", "init_state", "make_step, an account each", "make_step", "planned_mechanism",
-    "realised_mechanism", "select", "shard_examples", "step_keys", "from_flax", "with_accuracy",
+    "realised_mechanism", "select", "shard_examples", "step_keys", "from_flax", "with_accuracy", "replicate",
     "filtered_aggregate",
 )  # fmt: skip
 
