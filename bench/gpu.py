@@ -96,44 +96,44 @@ def apart(ours: jaxacct.Bounds, other: jaxacct.Bounds) -> dict[str, Any]:
 
 
 def sweep(job: Job) -> None:
-    """Epsilon of random DP-SGD settings on all devices, and on the host for the check.
-
-    On a CPU the sweep is asked plainly, which serves there, and only the check spreads it over ``jax.devices()``.
-    """
+    """Epsilon of random DP-SGD settings in one program on all devices, and on the host for the check."""
     most = 100_000
     rng = np.random.default_rng(0)
     sigma, rate = np.exp(rng.uniform(np.log([[0.6], [1e-3]]), np.log([[5.0], [0.1]]), (2, most)))
     steps = np.floor(np.exp(rng.uniform(np.log(100), np.log(20_000), most)))
     delta = 10 ** rng.uniform(-7, -5, most)
 
-    def asked(size: int, **options: Any) -> jaxacct.Bounds:
-        step = PoissonSampled(Gaussian(sigma[:size]), rate[:size])
-        return jaxacct.epsilon(step, delta[:size], steps=steps[:size], **options)
+    def plain(sigma: Any, rate: Any, delta: Any, steps: Any) -> jaxacct.Bounds:
+        return jaxacct.epsilon(PoissonSampled(Gaussian(sigma), rate), delta, steps=steps)
 
-    def timed(size: int, **options: Any) -> dict[str, Any]:
-        first, bounds = seconds(lambda: asked(size, **options))
-        warm, _ = seconds(lambda: asked(size, **options))
+    program, mesh = jax.jit(plain), jax.make_mesh((jax.device_count(),), ("settings",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("settings"))
+
+    def asked(size: int) -> jaxacct.Bounds:
+        padded = np.arange(-(-size // mesh.size) * mesh.size) % size
+        with jax.enable_x64(True):
+            given = [jax.device_put(jnp.asarray(x[padded]), sharding) for x in (sigma, rate, delta, steps)]
+            return jaxacct.Bounds(*(np.asarray(x)[:size] for x in program(*given)))
+
+    def timed(size: int) -> dict[str, Any]:
+        first, bounds = seconds(lambda: asked(size))
+        warm, _ = seconds(lambda: asked(size))
         width = float(np.max(bounds.upper / bounds.lower - 1))
         return {"first_s": first, "warm_s": warm, "settings_a_second": size / warm, "widest": width}
 
-    devices = jax.devices()
-    usual = None if ON_CPU else devices
     expected, largest = 0.0, 0
     for size in (100, 1_000, 10_000, most):
-        found = job.row(f"{size:,} settings", lambda size=size: timed(size, devices=usual), expected)
+        found = job.row(f"{size:,} settings", lambda size=size: timed(size), expected)
         if found is None:
             break
         expected, largest = 2.5 * 10 * found["warm_s"], size
     if size := min(largest, CHECKED):
 
         def checked() -> dict[str, Any]:
-            with host():
-                took, plain = seconds(lambda: asked(size))
-            return {"host_s": took} | apart(asked(size, devices=devices), plain)
+            took, on_host = seconds(lambda: plain(*(x[:size] for x in (sigma, rate, delta, steps))))
+            return {"host_s": took} | apart(asked(size), on_host)
 
         job.row("against the host", checked)
-        if not ON_CPU:
-            job.row(f"{size:,} settings in float32", lambda: timed(size, devices=devices, precision="float32"))
 
 
 def menu(job: Job) -> None:

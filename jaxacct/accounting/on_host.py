@@ -35,7 +35,7 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
 _Parts = tuple[list[Any], list[np.ndarray]]
-_HOST = Options(host=True)
+_HOST = Options()
 _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}

@@ -7,7 +7,7 @@ batch, and hands it to :mod:`jaxacct.losses.engines.choose`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +20,6 @@ from jaxacct._numerics.float64 import settled
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.enclosure import enclosure
 from jaxacct.accounting.traced import traced_answer
-from jaxacct.losses.engines.devices import check_devices
 from jaxacct.losses.engines.run import Options
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import witness
@@ -38,8 +37,6 @@ def delta(
     *,
     steps: ArrayLike = 1,
     relation: str = "add_or_remove",
-    precision: str = "float64",
-    devices: Sequence[Any] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Bounds:
     """Smallest delta for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
@@ -52,10 +49,6 @@ def delta(
         relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
             composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
             record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
-        precision: ``"float32"`` uses no float64 on the accelerator: steps that need it run on the host's CPU. The
-            bounds are as sound and less tight.
-        devices: devices to spread many settings over, for example ``jax.devices()``; None is JAX's default device.
-            With several processes, each makes the same call and gets all results.
         progress: called as ``progress(settled, total)`` while many settings are worked on. Two directions count
             as two settings.
 
@@ -68,7 +61,7 @@ def delta(
             traced values give ``upper`` 1.
     """
     _validate.finite(epsilon=epsilon)
-    return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
+    return _answer("delta", mechanism, epsilon, steps, relation, Options(progress))
 
 
 def delta_beside(
@@ -93,8 +86,6 @@ def epsilon(
     *,
     steps: ArrayLike = 1,
     relation: str = "add_or_remove",
-    precision: str = "float64",
-    devices: Sequence[Any] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Bounds:
     """Smallest epsilon >= 0 for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
@@ -104,7 +95,7 @@ def epsilon(
         delta: from 0 to 1, any shape. At 0 epsilon is the largest privacy loss, inf for Gaussian noise; at 1 it is 0.
         steps: whole number from 0 to 2**53 of runs, fixed in advance, any shape. All shapes broadcast. No runs
             release nothing.
-        relation, precision, devices, progress: see :func:`delta`.
+        relation, progress: see :func:`delta`.
 
     Returns:
         ``Bounds(lower, upper)``, as `delta` has them; ``upper`` is inf where no finite epsilon is certified.
@@ -114,22 +105,19 @@ def epsilon(
             traced values give ``upper`` inf.
     """
     _validate.rate(delta=delta)
-    return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
+    return _answer("epsilon", mechanism, delta, steps, relation, Options(progress))
 
 
 def _answer(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Bounds:
     _validate.count(0, steps=steps)
-    _validate.one_of(("float64", "float32"), precision=options.precision)
-    check_devices(options.devices)
     if options.progress is not None:
         _validate.function(progress=options.progress)
     mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
     traced = _validate.is_traced((mechanism, target, steps))
-    plain = options.precision == "float64" and options.devices is None and options.progress is None
-    if traced and not plain:
-        raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
+    if traced and options.progress is not None:
+        raise ValueError("progress belongs to calls outside jit, vmap and grad")
 
     def bounds(attained: bool, warn: bool = True) -> Bounds:
         """Of ``mechanism``, or of its witness where ``attained``."""

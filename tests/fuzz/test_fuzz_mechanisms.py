@@ -60,7 +60,7 @@ def mechanism(name):
 
 
 def question(function, **arguments):
-    rest = {"steps": 2, "relation": "remove", "precision": "float64", "devices": None, "progress": None}
+    rest = {"steps": 2, "relation": "remove", "progress": None}
     return lambda: Case(function, {"mechanism": Gaussian(1.0), **arguments, **rest}, enclosed, functions=("progress",))
 
 
@@ -107,13 +107,6 @@ def test_mechanisms_name_what_is_wrong(name):
 @pytest.mark.parametrize("name", ["calibrate", "delta", "epsilon"])
 def test_questions_name_what_is_wrong(name):
     fuzz(CASES[name](), [*WORDS, np.array("x"), math.nan, math.inf, -math.inf, -1.0])
-
-
-@pytest.mark.parametrize("devices", [True, "x", [], b"x", [1], np.array([1.0]), range(3), (None,)])
-def test_devices_that_are_none_are_named_before_jax_sees_them(devices):
-    # JAX ends the process over an empty list of devices.
-    with pytest.raises(ValueError, match="devices must"):
-        jaxacct.epsilon(Gaussian(1.0), 1e-5, devices=devices)
 
 
 @pytest.mark.slow  # bounds for every placeholder compile

@@ -2,11 +2,10 @@
 
 One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour with
 its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does not.
-Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
-to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms
-of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
-discrete laws on either side of every part. What is wide after that is composed law by law (`laws`). Where two engines
-answered, the intersection of their bounds holds.
+What is left goes to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the
+certified transforms of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one
+is not known, with discrete laws on either side of every part. What is wide after that is composed law by law (`laws`).
+Where two engines answered, the intersection of their bounds holds.
 
 Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
 the query alone. Inside a program for an accelerator the same formulas are compiled, in one size each.
@@ -27,16 +26,14 @@ from jaxacct.losses.engines.contour.bounds import Size
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.fallback_bounds import capped
-from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
 from jaxacct.losses.engines.narrowing import Narrowing
 from jaxacct.losses.engines.run import (
     Answer,
     Options,
-    contour_run,
-    discrete_run,
-    is_compiled,
-    single_run,
+    by_contour,
+    by_transforms,
+    single_bounds,
     traced_bounds,
 )
 from jaxacct.mechanisms.pairs.base import Pair
@@ -98,9 +95,6 @@ def bounds(
     if xp is not np:
         return traced_bounds(kind, most, contour, groups, stacked, goal)
     batch = Narrowing(kind, groups, stacked, goal, options, sides)
-    if options.precision == "float32":
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return _concrete(batch, contour)
     return _concrete(batch, contour)
 
 
@@ -124,11 +118,7 @@ def _concrete(batch: Narrowing, contour: bool) -> Answer:
 
 
 def _by_transforms(batch: Narrowing, open_: np.ndarray) -> np.ndarray:
-    """Answers other compositions by sums of few outcomes, by transforms, and by those of discrete laws."""
-    if open_.size and batch.options.devices is None and enumerable(batch.groups):  # by this host, so for it alone
-        answered, low, high = sum_bounds(batch.kind, *batch.query(open_), batch.report)
-        batch.narrow(open_[answered], low[answered], high[answered])
-        open_ = open_[~answered]
+    """Answers other compositions by transforms, and by those of discrete laws."""
     if open_.size and has_lines(batch.groups):
         open_ = _by_lines(batch, open_)
     for size in _CELLS:
@@ -139,7 +129,7 @@ def _by_transforms(batch: Narrowing, open_: np.ndarray) -> np.ndarray:
 def _by_tails(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Answers single runs of one pair, as well as can be; returns the other members."""
     single = batch.counts[members, 0] == 1.0
-    run = functools.partial(single_run(batch.options), batch.kind)
+    run = functools.partial(single_bounds, batch.kind)
     rest = batch.ask(run, 1.0, members[single], query=(batch.groups, batch.goal))
     batch.report(rest.size)
     return members[~single]
@@ -147,16 +137,13 @@ def _by_tails(batch: Narrowing, members: np.ndarray) -> np.ndarray:
 
 def _by_contours(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Answers compositions of Gaussians by contours of more and more points; returns the members that are open."""
-    compiled = is_compiled(batch.options) or batch.options.precision == "float32"
     for i, size in enumerate(_SIZES):
         if not members.size:
             return members
-        if i == 0 and compiled:  # every size is a compilation
-            continue
         if i == 0 and batch.sides > 1 and members.size >= _MANY:
             members = _direction_by_direction(batch, members)
             continue
-        members = _on_contour(batch, size, members, _NARROW if i < _SMALL and not compiled else None)
+        members = _on_contour(batch, size, members, _NARROW if i < _SMALL else None)
     return members
 
 
@@ -174,9 +161,9 @@ def _direction_by_direction(batch: Narrowing, members: np.ndarray) -> np.ndarray
 def _on_contour(
     batch: Narrowing, size: Size, members: np.ndarray, width: float | None, *known: np.ndarray
 ) -> np.ndarray:
-    run = functools.partial(contour_run(batch.options), batch.kind, size)
-    each = size.points * (size.nodes if batch.options.precision == "float32" else size.nodes**0.5)
-    return batch.ask(run, each, members, width, (batch.groups[0], batch.counts, batch.goal, *known))
+    run = functools.partial(by_contour, batch.kind, size)
+    query = batch.groups[0], batch.counts, batch.goal, *known
+    return batch.ask(run, size.points * size.nodes**0.5, members, width, query)
 
 
 def _law_by_law(batch: Narrowing, members: np.ndarray) -> np.ndarray:
@@ -207,5 +194,5 @@ def _by_lines(batch: Narrowing, members: np.ndarray) -> np.ndarray:
 
 
 def _on_cells(batch: Narrowing, size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
-    run = functools.partial(discrete_run(batch.options), batch.kind, size)
+    run = functools.partial(by_transforms, batch.kind, size)
     return batch.ask(run, 4.0 * size.cells * size.nodes**0.5, members, width)

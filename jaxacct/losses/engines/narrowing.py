@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
-from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.run import Answer, Options, in_chunks
 from jaxacct.mechanisms.pairs.base import Pair
 
@@ -39,7 +38,7 @@ class Narrowing:
         self.kind, self.groups, self.counts, self.goal = kind, groups, counts, goal
         self.options, self.sides = options, sides
         self.lower, self.upper = np.zeros(goal.size), np.full(goal.size, np.inf if kind == "epsilon" else 1.0)
-        self._spread, self._done = Spread(options.devices), 0
+        self._done = 0
 
     def members(self) -> np.ndarray:
         """All that were asked for."""
@@ -87,7 +86,7 @@ class Narrowing:
             The members that are still open.
         """
         query = (self.groups, self.counts, self.goal) if query is None else query
-        for some, low, high in in_chunks(run, self.counts.shape[1] * each, query, members, self._spread):
+        for some, low, high in in_chunks(run, self.counts.shape[1] * each, query, members):
             self.narrow(some, low, high)
         return self.still_open(members, width)
 
