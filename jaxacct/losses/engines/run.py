@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -89,7 +89,7 @@ def single_bounds(kind: str, groups: tuple[Pair, ...], goal: Array) -> Answer:
 
 
 def traced_bounds(
-    kind: str, most: float | None, contour: bool, groups: tuple[Pair, ...], counts: jax.Array, goal: jax.Array
+    kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array
 ) -> Answer:
     """Bounds of a batch inside somebody's trace."""
     if most == 1.0 and counts.shape[-1] == 1:

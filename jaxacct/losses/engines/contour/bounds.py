@@ -103,11 +103,6 @@ def bounds_on(
     return xp.minimum(lower, upper), upper
 
 
-def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
-    """Bounds from the transform, without the largest loss; see :func:`contour_bounds`."""
-    return _read(kind, prepared, _integrand(prepared, counts, found), goal)
-
-
 def _read(kind: str, prepared: Prepared, terms: Integrand, goal: Array) -> tuple[Array, Array]:
     terms = trimmed(terms)
     if kind == "delta":

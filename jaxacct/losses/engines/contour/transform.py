@@ -19,7 +19,6 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, product
 from jaxacct._numerics.rounding import UNIT
 
-_UNIT32 = 2.0**-24
 _TABLE = 2**15  # numbers in a table, at most
 _ALONE = 2**15  # multiplications in a complex product of matrices up to which OpenBLAS starts no threads
 
@@ -91,23 +90,3 @@ def _powers(phase: Array, count: int) -> Array:
 def _turned(phase: Array, count: int) -> Array:
     """The same in a program, one by one: fewer operations to compile, and more to run."""
     return jnp.exp(1j * (phase[..., None, :] * np.arange(float(count))[:, None]))
-
-
-def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
-    """In float32 throughout: arguments and results are. See :func:`transform`; losses must have mean 0.
-
-    Rounding a phase f by 4 units of itself changes 2 sin^2(f / 2) by as much times |f sin f|, and sin f - f by as much
-    times |f| (1 - cos f). A sum of S terms errs by S units of the sum of their sizes.
-    """
-    phase = losses[..., None, :] * (jnp.arange(nodes, dtype=jnp.float32) * spacing[:, None])[:, None, :, None]
-    weights = weights[..., None, :]
-    half = jnp.sin(0.5 * phase)
-    second = 2.0 * half * half
-    square = phase * phase
-    series = phase * square * (1.0 - square / 20.0 * (1.0 - square / 42.0 * (1.0 - square / 72.0))) / 6.0
-    third = jnp.where(jnp.abs(phase) < 0.6, series, phase - jnp.sin(phase))
-    moved = 4.0 * jnp.abs(phase) * (jnp.abs(jnp.sin(phase)) + second)
-    size = (losses.shape[-1] + 24.0) * (second + jnp.abs(third)) + moved
-    underflow = 1e-30
-    error = _UNIT32 * (weights * size).sum(-1) * 1.01 + underflow
-    return Transform(-(weights * second).sum(-1), -(weights * third).sum(-1), error)

@@ -112,7 +112,7 @@ def _law(groups: tuple[Pair, ...], roughs: Rough, counts: Array, aim: Aim) -> La
         edges = edges_of(rough, aim, _CELLS)
 
         def joined() -> Law:
-            return _stacked(composed(*(Laws(_side(x, 0), _side(x, 1)) for x in (law, other)), edges))
+            return _stacked(composed(_apart(law), _apart(other), edges))
 
         def grown() -> Law:
             return cond(wanted & begun, joined, lambda: _either(wanted, other, law))
@@ -161,6 +161,10 @@ def _side(law: Law, side: int) -> Law:
     return jax.tree.map(lambda x: x[side], law)
 
 
+def _apart(law: Law) -> Laws:
+    return Laws(_side(law, 0), _side(law, 1))
+
+
 def _stacked(both: Laws) -> Law:
     """Laws from below and from above as one, with points of no mass, so that all have the same number of points."""
 
@@ -195,7 +199,8 @@ def _curves(law: Law, hidden: _Hidden, epsilon: Array) -> Array:
 
 
 def _delta(law: Law, epsilon: Array, known: Bounds, hidden: _Hidden) -> Bounds:
-    return possible(*_curves(law, hidden, jnp.stack([epsilon, epsilon])), epsilon)
+    lower, upper = _curves(law, hidden, jnp.stack([epsilon, epsilon]))
+    return possible(lower, upper, epsilon)
 
 
 def _epsilon(law: Law, delta: Array, known: Bounds, hidden: _Hidden) -> Bounds:

@@ -22,7 +22,7 @@ _LEAST = 2.0**-1022  # what a product may lose that underflows
 def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     """Both sides of the sum of two losses."""
     sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
-    masses, changes = collected(lambda none, side: (none, _in_cells(*side, edges)), (), sides)
+    masses, changes = collected(lambda none, side: (none, _in_cells(side[0], side[1], side[2], edges)), (), sides)
     share = (first.lower.losses.size * second.lower.losses.size + 16) * EPS
     below = _merged(masses[0], changes[0], edges, share)
     share = (first.upper.losses.size * second.upper.losses.size + 16) * EPS
