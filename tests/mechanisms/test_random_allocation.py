@@ -181,12 +181,15 @@ def test_numbers_of_batches_broadcast_and_may_be_traced() -> None:
     assert bad.upper == np.inf
 
 
-@pytest.mark.slow
-def test_a_program_without_host_fails_closed() -> None:
-    with jaxacct.without_callbacks():
-        found = jax.jit(lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8), 1e-8))(1.0)
-    assert found.upper == np.inf
+@pytest.mark.parametrize("participations", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_program_without_host_has_the_bound_of_known_batches_and_says_so(participations: int) -> None:
+    ask = lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8, participations), 1e-8)  # noqa: E731
+    with jaxacct.without_callbacks(), pytest.warns(RuntimeWarning, match="known batches"):
+        found = jax.jit(ask)(1.0)
+    known = epsilon(Gaussian(1.0), 1e-8, steps=participations)
     assert found.lower == 0.0
+    np.testing.assert_allclose(found.upper, known.upper, rtol=1e-5)
+    assert found.upper >= ask(1.0).lower
 
 
 def test_losses_on_a_grid_bound_the_epoch_from_either_side() -> None:
