@@ -24,7 +24,8 @@ from machine import about
 
 import jaxacct
 from jaxacct import Gaussian, Laplace, PoissonSampled, RandomizedResponse
-from jaxacct.adversary import multisets, worst_case
+from jaxacct.adversary import Rule, worst_case
+from jaxacct.losses.compare.chain import is_chain
 
 MEMBERS, POINTS, RUNS = 1000, 8192, 15
 
@@ -55,7 +56,7 @@ def sampled_curves(members: int, points: int) -> jaxacct.PrivacyProfile:
 
 def game(queries: tuple[Any, ...]) -> dict[str, dict[str, float]]:
     grid = jaxacct.LossGrid(0.005, -2048, 4096)
-    rule = multisets(queries, lambda n: n[0] + 2 * n[1] + 3 * n[2] <= 40)
+    rule = Rule.of_counts(queries, lambda n: n[0] + 2 * n[1] + 3 * n[2] <= 40)
     found = {}
     for name in ("cold", "warm"):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -85,7 +86,7 @@ def main() -> None:
         "supremum_of_1000_host_arrays_ms": milliseconds(lambda: jaxacct.supremum(family).excess),
         "supremum_of_1000_device_arrays_ms": milliseconds(lambda: jaxacct.supremum(on_device).excess),
         "dominates_ms": milliseconds(lambda: jaxacct.dominates(best, one)),
-        "is_chain_of_1000_ms": milliseconds(lambda: jaxacct.is_chain(family)),
+        "is_chain_of_1000_ms": milliseconds(lambda: is_chain(family)),
     }
     for name, queries in GAMES.items():
         table[f"worst_case_30_rounds_{name}"] = game(queries)

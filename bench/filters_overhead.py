@@ -63,7 +63,7 @@ def box(query: Any, factor: float) -> filters.PricedBoxFilter:
     """From the query's noise to ``factor`` times it; what is no Gaussian is a further entry of a box of Gaussians."""
     gaussian = query.mechanism if isinstance(query, PoissonSampled) else query
     noise = gaussian.sigma if isinstance(gaussian, Gaussian) else 50.0
-    return filters.priced_box(
+    return filters.sampled_gaussian(
         sigma=(noise, factor * noise), rate=getattr(query, "rate", 1.0), epsilon=EPSILON, delta=DELTA,
         extra=() if isinstance(gaussian, Gaussian) else [query],
     )  # fmt: skip
@@ -78,9 +78,9 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "gdp": lambda _: filters.gdp(gdp_budget()),
     "gdp_residue": lambda _: filters.gdp_residue(gdp_budget()),
     "gdp_residue, a tenth of delta": lambda _: filters.gdp_residue(slack_budget(), 0.1 * DELTA, steps=1200),
-    "priced_box of this query": lambda query: box(query, 1.0),
-    "priced_box, noise up to twice": lambda query: box(query, 2.0),
-    "priced_menu of this query": lambda query: filters.priced_menu([query], epsilon=EPSILON, delta=DELTA),
+    "sampled_gaussian of this query": lambda query: box(query, 1.0),
+    "sampled_gaussian, noise up to twice": lambda query: box(query, 2.0),
+    "menu of this query": lambda query: filters.menu([query], epsilon=EPSILON, delta=DELTA),
     # Its family is this one query, whose powers are a chain: free, and its guarantee is the budget.
     "natural of this query": lambda query: filters.natural(ApproximateDP(EPSILON, DELTA), [query], MOST_ROUNDS),
 }

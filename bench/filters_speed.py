@@ -48,8 +48,8 @@ FILTERS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda t: jnp.asarray(ORDERS, jnp.float32) * 1e-7 * t,
         lambda t: Gaussian(4e3 * t),
     ),
-    "priced_box": (
-        filters.priced_box(sigma=(14.0, 26.0), rate=1e-3, epsilon=3.0, delta=1e-5, extra=[FAINT]),
+    "sampled_gaussian": (
+        filters.sampled_gaussian(sigma=(14.0, 26.0), rate=1e-3, epsilon=3.0, delta=1e-5, extra=[FAINT]),
         lambda t: (0 * t).astype(np.int32),
         lambda t: PoissonSampled(Gaussian(20.0 * t), 1e-3),
     ),

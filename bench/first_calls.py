@@ -110,8 +110,8 @@ def _filters() -> None:
         "natural": ("filters.natural(GDP(1.0), [Gaussian(10.0)], 100)", ["0"]),
         "natural undeclared": (f"filters.natural(GDP(1.0), grid={grid})", [gaussian]),
         "approximate_gdp": ("filters.approximate_gdp(1.0)", [sampled]),
-        "priced_menu": (f"filters.priced_menu([{sampled}], {MENU})", [sampled, "0"]),
-        "online_menu": (f"filters.priced_menu([{sampled}], {MENU}, online=True)", [sampled, gaussian, laplace]),
+        "menu": (f"filters.menu([{sampled}], {MENU})", [sampled, "0"]),
+        "online_menu": (f"filters.menu([{sampled}], {MENU}, online=True)", [sampled, gaussian, laplace]),
         "odometer": ("filters.odometer(filters.zcdp(1.0))", [gaussian, laplace]),
     }
     for name in ("pure_dp", "zcdp", "renyi", "gdp"):  # a law as a query
@@ -129,9 +129,13 @@ def _filters() -> None:
             CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
             CASES["readings"][f"{name} profile"] = (state, "one.guarantee.profile().excess")
     for name, make, query in (
-        ("individual renyi", "filters.individual(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
-        ("individual_priced_menu", f"filters.individual_priced_menu([{sampled}], examples=1000, {MENU})", sampled),
-        ("individual_approximate_gdp", "filters.individual_approximate_gdp(1.0, examples=1000)", sampled),
+        ("per_example of renyi", "filters.per_example(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
+        (
+            "per_example of a menu",
+            f"filters.per_example(filters.menu([{sampled}], {MENU}, unit=32), examples=1000)",
+            sampled,
+        ),
+        ("per_example of approximate_gdp", "filters.per_example(filters.approximate_gdp(1.0), examples=1000)", sampled),
     ):
         CASES["filters"][f"{name} {query}"] = (
             f"one = {make}; state = one.init(); norms = np.full(1000, 0.5, np.float32)",
@@ -143,7 +147,7 @@ def _others() -> None:
     renyi = {
         "Gaussian": "Gaussian(2.0)",
         "Laplace": "Laplace(2.0)",
-        "mixture": "MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5])",
+        "mixture": "RandomSensitivityGaussian(2.0, [1.0, 2.0], [0.5, 0.5])",
         "Exponential": "Exponential(0.1)",
         "PermuteAndFlip": "PermuteAndFlip(0.1)",
         "RandomizedResponse": "RandomizedResponse(0.1)",
@@ -158,7 +162,7 @@ def _others() -> None:
         "FromProfile": "FromProfile([0.0, 1.0], [0.1, 1e-5])",
         "PoissonSampled Gaussian": "PoissonSampled(Gaussian(2.0), 0.01)",
         "PoissonSampled Laplace": "PoissonSampled(Laplace(2.0), 0.01)",
-        "PoissonSampled mixture": "PoissonSampled(MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5]), 0.01)",
+        "PoissonSampled mixture": "PoissonSampled(RandomSensitivityGaussian(2.0, [1.0, 2.0], [0.5, 0.5]), 0.01)",
         "Composed": "Composed([Gaussian(2.0), Laplace(2.0)])",
     }
     for name, query in renyi.items():
@@ -224,15 +228,15 @@ def _others() -> None:
             "expost.release_until(accurate, source, budgets, check, key=key)",
         )
     calls = {
-        "brownian": "expost.brownian(key, value, budgets, order=20, sensitivity=0.001)",
-        "precision_weighted": "expost.precision_weighted(key, value, budgets, order=20, sensitivity=0.001)",
-        "laplace_reduction": "expost.laplace_reduction(key, value, budgets, sensitivity=0.001)",
-        "plain_gaussian_scale": "expost.plain_gaussian_scale(0.1, order=20, sensitivity=0.001, checks=7)",
-        "sparse_vector_scales": "expost.sparse_vector_scales(0.1, order=20, sensitivity=0.001)",
+        "brownian": "expost.Brownian(value, 0.001, 20).path(key, budgets)",
+        "precision_weighted": "expost.PrecisionWeighted(value, 0.001, 20).path(key, budgets)",
+        "laplace_reduction": "expost.LaplaceReduction(value, 0.001).path(key, budgets)",
+        "plain_gaussian_scale": "expost.scales.plain_gaussian_scale(0.1, order=20, sensitivity=0.001, checks=7)",
+        "sparse_vector_scales": "expost.scales.sparse_vector_scales(0.1, order=20, sensitivity=0.001)",
         "approximate_epsilon": "expost.approximate_epsilon(0.1, order=20, delta=1e-5)",
         "bayes_factor": "expost.bayes_factor(0.1, order=20, confidence=0.95)",
         "ex_ante": "expost.ex_ante(expost.RenyiExPost(20.0), 1.0)",
-        "excess": "expost.excess(expost.PureExPost(), np.array([[0.4, 0.6], [0.6, 0.4]]), np.array([0.5, 0.5]))",
+        "excess": "expost.exact.excess(expost.PureExPost(), np.array([[0.4, 0.6], [0.6, 0.4]]), np.array([0.5, 0.5]))",
     }
     for name, call in calls.items():
         CASES["expost"][name] = (value, call)
@@ -245,8 +249,8 @@ def _others() -> None:
     for kind, made in (("responses", family), ("Gaussians", mixed)):
         query = "PureDP(2.0)" if kind == "responses" else "GDP(1.0)"
         for name, call in {
-            "worst_case": "adversary.worst_case(adversary.units(family, [1, 2], 4), 4)",
-            "worst_case any_order": "adversary.worst_case(adversary.any_order(family), 3)",
+            "worst_case": "adversary.worst_case(adversary.Rule.additive(family, [1, 2], 4), 4)",
+            "worst_case any_order": "adversary.worst_case(adversary.Rule.unrestricted(family), 3)",
             "is_free": f"adversary.is_free({query}, family, 4)",
             "natural_filter_cost": f"adversary.natural_filter_cost({query}, family, 4)",
             "counterexample": "adversary.counterexample(family, 3)",
@@ -255,13 +259,16 @@ def _others() -> None:
             CASES["adversary"][f"{name} {kind}"] = (made, call)
     CASES["adversary"]["residue"] = (
         family,
-        "adversary.residue(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
+        "adversary.natural_residue(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
     )
     CASES["adversary"]["residue_condition"] = (
         family,
         "adversary.residue_condition(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
     )
-    CASES["adversary"]["rounded"] = ("query = Laplace(2.0)", "adversary.rounded(query, [0.1, 0.2, 0.3])")
+    CASES["adversary"]["rounded"] = (
+        "query = Laplace(2.0)",
+        "adversary.GeneralizedResponse.enclosing(query, [0.1, 0.2, 0.3])",
+    )
 
 
 def one(made: str, called: str, cache: str) -> dict[str, Any]:

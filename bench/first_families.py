@@ -15,8 +15,8 @@ FAMILIES: dict[str, tuple[str, str, float | None]] = {
     "Laplace": ("Laplace(n)", "law.from_laplace_mechanism(n, **s)", 1e-6),
     "DiscreteGaussian": ("DiscreteGaussian(n)", "law.from_discrete_gaussian_mechanism(n, **s)", 1e-6),
     "DiscreteLaplace": ("DiscreteLaplace(n)", "law.from_discrete_laplace_mechanism(1 / n, **s)", 1e-6),
-    "MixtureOfGaussians": (
-        "MixtureOfGaussians(n, (0, 1, 2), (0.9, 0.09, 0.01))",
+    "RandomSensitivityGaussian": (
+        "RandomSensitivityGaussian(n, (0, 1, 2), (0.9, 0.09, 0.01))",
         "law.from_mixture_gaussian_mechanism(n, (0, 1, 2), (0.9, 0.09, 0.01))",
         1e-6,
     ),
@@ -127,18 +127,18 @@ FILTERS: dict[str, tuple[str, str, str]] = {
         "RandomizedResponse(0.125)",
         _GRID,
     ),
-    "priced_menu": (f"filters.priced_menu(menu, {_SIZES})", _SAMPLE, _MENU),
-    "online_menu": (f"filters.priced_menu(menu, {_SIZES}, online=True)", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
+    "menu": (f"filters.menu(menu, {_SIZES})", _SAMPLE, _MENU),
+    "online_menu": (f"filters.menu(menu, {_SIZES}, online=True)", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
     "approximate_gdp": ("filters.approximate_gdp(0.5)", _SAMPLE, ""),
     "odometer": ("filters.odometer(filters.renyi(3.0, 1e-5, order=8))", "Gaussian(12.0)", ""),
-    "individual": ("filters.individual(filters.renyi(3.0, 1e-5, order=8), examples=1000)", f"{_SAMPLE}, norms", ""),
-    "individual_approximate_gdp": (
-        "filters.individual_approximate_gdp(0.5, examples=1000)",
+    "per_example": ("filters.per_example(filters.renyi(3.0, 1e-5, order=8), examples=1000)", f"{_SAMPLE}, norms", ""),
+    "per_example of approximate_gdp": (
+        "filters.per_example(filters.approximate_gdp(0.5), examples=1000)",
         f"{_SAMPLE}, norms",
         "",
     ),
-    "individual_priced_menu": (
-        f"filters.individual_priced_menu(menu, examples=1000, {_SIZES})",
+    "per_example of a menu": (
+        f"filters.per_example(filters.menu(menu, {_SIZES}, unit=32), examples=1000)",
         f"{_SAMPLE}, norms",
         _MENU,
     ),
@@ -164,7 +164,7 @@ _CALIBRATED = {
     "Laplace": "Laplace(x)",
     "DiscreteGaussian": "DiscreteGaussian(x)",
     "DiscreteLaplace": "DiscreteLaplace(x)",
-    "MixtureOfGaussians": "MixtureOfGaussians(x, (0, 1, 2), (0.9, 0.09, 0.01))",
+    "RandomSensitivityGaussian": "RandomSensitivityGaussian(x, (0, 1, 2), (0.9, 0.09, 0.01))",
     "RandomizedResponse": "RandomizedResponse(1 / x, 4)",
     "PureDP": "PureDP(1 / x)",
     "ApproximateDP": "ApproximateDP(1 / x, 1e-7)",

@@ -69,7 +69,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         " (event.LaplaceDpEvent(20.0), 20)).get_epsilon(1e-5)",
     ),
     "mixture": (
-        "epsilon(MixtureOfGaussians(1.0, (0, 1, 2), (0.9, 0.09, 0.01)), 1e-5, steps=T)",
+        "epsilon(RandomSensitivityGaussian(1.0, (0, 1, 2), (0.9, 0.09, 0.01)), 1e-5, steps=T)",
         "law.from_mixture_gaussian_mechanism(1.0, (0, 1, 2), (0.9, 0.09, 0.01))" + ASKED,
     ),
 }
@@ -174,7 +174,7 @@ _ALONE = {
     "sampled DiscreteGaussian": ("PoissonSampled(DiscreteGaussian({}), 0.02)", 500, 4.0),
     "Skellam": ("Skellam({})", 100, 30.0),
     "RandomizedResponse": ("RandomizedResponse({})", 100, 0.4),
-    "MixtureOfGaussians": ("MixtureOfGaussians({}, (0.0, 1.0, 2.0), (0.9, 0.09, 0.01))", 1000, 1.0),
+    "RandomSensitivityGaussian": ("RandomSensitivityGaussian({}, (0.0, 1.0, 2.0), (0.9, 0.09, 0.01))", 1000, 1.0),
     "composed": ("Composed([PoissonSampled(Gaussian({}), 0.01), Laplace(20.0)], [500, 20])", 1, 1.0),
 }
 

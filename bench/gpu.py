@@ -33,6 +33,7 @@ from machine import about
 
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled, filters
+from jaxacct.losses.compare.chain import is_chain
 
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 ON_CPU = jax.default_backend() == "cpu"
@@ -167,7 +168,7 @@ def supremum(job: Job) -> None:
         return {
             "curves_s": made,
             "supremum_ms": curves_speed.milliseconds(lambda: jaxacct.supremum(on_device).excess),
-            "is_chain_ms": curves_speed.milliseconds(lambda: jaxacct.is_chain(on_device)),
+            "is_chain_ms": curves_speed.milliseconds(lambda: is_chain(on_device)),
             "most_apart_from_the_host": float(np.max(np.abs(np.asarray(best.excess) - np.asarray(plain.excess)))),
         }
 
@@ -207,7 +208,10 @@ def individual(job: Job) -> None:
         """Of a thousand ledgers after three steps, of which the last refuses some."""
         norms = np.linspace(0.01, 3.0, CHECKED, dtype=np.float32)
         found = []
-        for ledger in (individual_speed.menu(CHECKED), filters.individual_approximate_gdp(0.05, examples=CHECKED)):
+        for ledger in (
+            individual_speed.menu(CHECKED),
+            filters.per_example(filters.approximate_gdp(0.05), examples=CHECKED),
+        ):
             state = ledger.init()
             for _ in range(3):
                 state = ledger.update(individual_speed.QUERY, norms, state)[1]
@@ -241,7 +245,7 @@ def training(job: Job) -> None:
         return {"update_us": 1e6 * update, "step_ms": 1e3 * step, "step_without_filter_ms": 1e3 * without}
 
     expected = 0.0
-    for name, rate in (("gdp", 1.0), ("renyi", 0.15), ("approximate-gdp", 0.15)):
+    for name, rate in (("gdp", 1.0), ("renyi", 0.15), ("approximate_gdp", 0.15)):
         took, _ = seconds(
             lambda name=name, rate=rate, least=expected: job.row(name, lambda: measured(name, rate), least)
         )

@@ -72,7 +72,7 @@ class Lab:
         self.x, self.y, self.classes = features(data.train_x), jnp.asarray(data.train_y), data.classes
         self.held_x, self.held_y = features(data.test_x), jnp.asarray(data.test_y)
         self.mu = largest_mu(EPSILON[name])
-        self.filter = filters.individual(filters.gdp(self.mu), examples=len(self.y))
+        self.filter = filters.per_example(filters.gdp(self.mu), examples=len(self.y))
 
     @functools.partial(jax.jit, static_argnums=(0, 1))
     def run(self, way: str, setting: Setting, key: jax.Array) -> dict[str, jax.Array]:

@@ -40,7 +40,7 @@ def menu(examples: int) -> filters.IndividualPricedMenuFilter:
 def measured(examples: int, rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds and gigabytes a second of each job, in turns."""
     n = examples
-    ledgers = {"priced menu": menu(n), "approximate gdp": filters.individual_approximate_gdp(0.5, examples=n)}
+    ledgers = {"priced menu": menu(n), "approximate gdp": filters.per_example(filters.approximate_gdp(0.5), examples=n)}
     norms = jax.jit(lambda key: jnp.exp(jax.random.normal(key, (n,)) - 1))(jax.random.key(0))
     plain = jax.jit(lambda norms, words: words + (norms > 0.5), donate_argnums=1)
     states = {"plain step": jnp.zeros(n, jnp.int32)}

@@ -102,7 +102,7 @@ def row(name: str, updates: int = UPDATES) -> dict[str, Any]:
     start, cpu = time.perf_counter(), time.process_time()
     schedule = showcase() if name.startswith("showcase") else None
     menu = filters.gaussian_menu((float(schedule.min()) if schedule is not None else low, high), rate, sigmas=entries)
-    ledger = filters.priced_menu(menu, epsilon=epsilon, delta=delta, points=points, cache=False)
+    ledger = filters.menu(menu, epsilon=epsilon, delta=delta, points=points, cache=False)
     built, built_cpu = time.perf_counter() - start, time.process_time() - cpu
     if schedule is None:
         schedule = wandering(low, high, 2 * int(ledger.budget) // int(ledger.prices.min()))
@@ -110,7 +110,7 @@ def row(name: str, updates: int = UPDATES) -> dict[str, Any]:
         admitted = np.asarray(admissions(ledger, jnp.asarray(schedule), jnp.asarray(rate)))
     steps = first_refusal(admitted)
     start_cpu = time.process_time()
-    box = filters.priced_box(
+    box = filters.sampled_gaussian(
         sigma=(float(schedule.min()), max(high, float(schedule.max()))), rate=rate, epsilon=epsilon, delta=delta,
         cache=False,
     )  # fmt: skip
@@ -157,7 +157,7 @@ def mixed(name: str) -> dict[str, Any]:
     """What adaptivity costs where rates differ too: the dearest constant schedule against the certified epsilon."""
     menu = [PoissonSampled(Gaussian(s), q) for s, q in MIXED[name]]
     start, cpu = time.perf_counter(), time.process_time()
-    ledger = filters.priced_menu(menu, epsilon=2.0, delta=1e-5, points=8192, cache=False)
+    ledger = filters.menu(menu, epsilon=2.0, delta=1e-5, points=8192, cache=False)
     built, built_cpu = time.perf_counter() - start, time.process_time() - cpu
     constant = filters.constant_schedules(ledger, menu, 1e-5).lower
     return {

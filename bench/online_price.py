@@ -23,9 +23,9 @@ SIGMAS = (3.3, 4.8, 6.7)
 def main() -> None:
     menu = filters.gaussian_menu(ENTRIES, RATE, sigmas=4)
     start = time.perf_counter()
-    online = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, online=True)
+    online = filters.menu(menu, epsilon=EPSILON, delta=DELTA, online=True)
     seconds = time.perf_counter() - start
-    common, rows = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA), {}
+    common, rows = filters.menu(menu, epsilon=EPSILON, delta=DELTA), {}
     for sigma in SIGMAS:
         query, state, prices = PoissonSampled(Gaussian(sigma), RATE), online.init(), []
         online.price(query, state)  # compiles
@@ -48,7 +48,7 @@ def main() -> None:
     report = {
         "about": about(),
         "entries": [float(one.mechanism.sigma) for one in menu],
-        "budget": {"online": int(online.budget), "priced_menu": int(common.budget)},
+        "budget": {"online": int(online.budget), "menu": int(common.budget)},
         "certified_epsilon": float(online.guarantee.epsilon(DELTA)),
         "megabytes": round(online.curves.curves.nbytes / 1e6, 1),
         "seconds_to_make_or_load": round(seconds, 2),

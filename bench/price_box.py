@@ -1,4 +1,4 @@
-"""How much of a budget `priced_box` lets be spent, and what its tables cost.
+"""How much of a budget `sampled_gaussian` lets be spent, and what its tables cost.
 
 Run with ``python bench/price_box.py [names]``; it prints rows and writes ``results/price_box.json`` as they come. A
 *share* is what the steps that a filter admits until its first refusal would cost had they been fixed in advance, over
@@ -61,7 +61,7 @@ def made(before: dict[str, Any], **given: Any) -> tuple[Any, dict[str, Any]]:
     """A box, and what its table cost."""
     known = set(cache.directory().glob("*.npz"))
     cpu, start = time.process_time(), time.perf_counter()
-    box = filters.priced_box(**given)
+    box = filters.sampled_gaussian(**given)
     took = {
         "seconds of processor to build": round(time.process_time() - cpu, 1),
         "seconds to build": round(time.perf_counter() - start, 1),
@@ -232,8 +232,8 @@ def setting_row(name: str, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def ledger_row() -> dict[str, Any]:
-    box = filters.individual_priced_box(
-        examples=EXAMPLES, sigma=(1.0, 4.0), rate=(0.002, 0.01), epsilon=2.0, delta=1e-5
+    box = filters.per_example(
+        filters.sampled_gaussian(sigma=(1.0, 4.0), rate=(0.002, 0.01), epsilon=2.0, delta=1e-5), examples=EXAMPLES
     )
     norms = jnp.exp(jax.random.normal(jax.random.key(0), (EXAMPLES,)) - 1)
     state, one, wall, cpu = box.init(), query(1.0, 0.01), [], []

@@ -23,13 +23,13 @@ from machine import about
 from peer_queries import peer_epsilon
 
 import jaxacct
-from jaxacct import DiscreteGaussian, Gaussian, Laplace, MixtureOfGaussians, PoissonSampled
+from jaxacct import DiscreteGaussian, Gaussian, Laplace, PoissonSampled, RandomSensitivityGaussian
 
 FAMILIES: dict[str, tuple[int, Callable[[float], Any]]] = {
     "Gaussian": (600, Gaussian),
     "Laplace": (100, Laplace),
     "discrete Gaussian": (100, DiscreteGaussian),
-    "mixture": (100, lambda sigma: MixtureOfGaussians(sigma, (1.0, 0.5), (0.4, 0.6))),
+    "mixture": (100, lambda sigma: RandomSensitivityGaussian(sigma, (1.0, 0.5), (0.4, 0.6))),
 }
 LEAST_DELTA = 1e-12
 COLUMNS = ("sigma", "rate", "steps", "delta", "epsilon")

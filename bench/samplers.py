@@ -19,9 +19,9 @@ import numpy as np
 
 from jaxacct import (
     Gaussian,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomAllocation,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
     SampledWithReplacement,
     TruncatedPoisson,
@@ -29,6 +29,7 @@ from jaxacct import (
     epsilon,
     plotting,
 )
+from jaxacct.plotting.samplers import sampler_costs
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 SETTINGS = [
@@ -51,10 +52,10 @@ SAMPLES = {
 """Of 10,000 records, for 1,000 steps, at delta 1e-5."""
 
 
-def _several(sigma: float, rate: float, records: int) -> MixtureOfGaussians:
+def _several(sigma: float, rate: float, records: int) -> RandomSensitivityGaussian:
     """Poisson samples of data in which a user has that many records: a binomial number of them is in a sample."""
     weights = [math.comb(records, k) * rate**k * (1.0 - rate) ** (records - k) for k in range(records + 1)]
-    return MixtureOfGaussians(sigma, tuple(range(records + 1)), tuple(weights))
+    return RandomSensitivityGaussian(sigma, tuple(range(records + 1)), tuple(weights))
 
 
 def _poisson(sigma: float, rate: float) -> PoissonSampled:
@@ -129,9 +130,7 @@ def main() -> None:
     costs = {
         str(epochs): {
             name: {"lower": np.round(bounds.lower, 4).tolist(), "upper": np.round(bounds.upper, 4).tolist()}
-            for name, bounds in plotting.sampler_costs(
-                [0.5, 1.0, 2.0, 4.0], batches=100, records=60_000, epochs=epochs
-            ).items()
+            for name, bounds in sampler_costs([0.5, 1.0, 2.0, 4.0], batches=100, records=60_000, epochs=epochs).items()
         }
         for epochs in (1, 100)
     }

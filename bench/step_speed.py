@@ -5,6 +5,7 @@ choose. An MLP (784-256-128-10), a small convolutional network and a transformer
 heads), at batches of 256 and 4,096:
 
 * ``jaxacct``: `training.noisy_gradient` of a Poisson sample: sampled, clipped, summed exactly, noised;
+* ``jaxacct, secure keys``: the same with coins and noise of ChaCha20;
 * ``floating point``: the same pieces and the same clipping, summed in float32: what exact sums cost;
 * ``optax``: ``vmap(grad)`` and ``optax.contrib.differentially_private_aggregate``, of a batch that is there already;
 * ``jax_privacy``: ``clipped_grad`` and ``gaussian_privatizer``, of a batch that is there already, at once and in
@@ -116,9 +117,10 @@ def contestants(network, batch):
     aggregate = optax.contrib.differentially_private_aggregate(1.0, 1.0, 0)
     start = aggregate.init(params)
     keys = training.step_keys(training.seeded_keys(0), 0)
+    secure = training.step_keys(training.secure_keys(), 0)
 
     @jax.jit
-    def ours(params, x, y):
+    def ours(params, x, y, keys):
         return training.noisy_gradient(
             loss, params, (x, y), keys, sigma=1.0, rate=RATE, clip_norm=1.0, physical_batch=batch
         )
@@ -145,7 +147,11 @@ def contestants(network, batch):
         return each(params, (x, y))
 
     part = (x[:batch], y[:batch])
-    runs = {"jaxacct": lambda: ours(params, x, y), "floating point": lambda: floating(params, *part)}
+    runs = {
+        "jaxacct": lambda: ours(params, x, y, keys),
+        "jaxacct, secure keys": lambda: ours(params, x, y, secure),
+        "floating point": lambda: floating(params, *part),
+    }
     others = {"jax_privacy, microbatches": lambda: of_jax_privacy(loss, params, part, 64)}
     if 4 * batch * sum(leaf.size for leaf in jax.tree.leaves(params)) < MOST_BYTES:
         runs |= {"optax": lambda: theirs(params, *part), "vmap(grad)": lambda: gradients(params, *part)}
@@ -250,12 +256,13 @@ def main() -> None:
     for name in options.networks:
         for batch in options.batches:
             times = seconds(contestants(networks[name], batch), options.rounds)
-            ours = ("jaxacct", "floating point", "vmap(grad)")
+            ours = ("jaxacct", "jaxacct, secure keys", "floating point", "vmap(grad)")
             others = [spent for who, spent in times.items() if who not in ours]
             row = {"network": name, "batch": batch}
             row |= {who: round(batch / spent) for who, spent in times.items()}
             row["over_best_of_others"] = round(min(others) / times["jaxacct"], 2)
             row["price_of_exactness"] = round(times["jaxacct"] / times["floating point"], 2)
+            row["price_of_secure_keys"] = round(times["jaxacct, secure keys"] / times["jaxacct"], 3)
             rows.append(row)
             print(row, flush=True)
             if options.json:

@@ -90,7 +90,7 @@ def main() -> None:
     rows = []
     print(f"digits, mlp, {jax.devices()[0].device_kind}, {STEPS * BLOCKS} steps each")
     print(f"{'filter':<16} {'update':>12} {'step with':>12} {'without':>12} {'difference':>11} {'share':>8}")
-    for name, rate in (("renyi", 0.15), ("approximate-gdp", 0.15), ("gdp", 1.0)):
+    for name, rate in (("renyi", 0.15), ("approximate_gdp", 0.15), ("gdp", 1.0)):
         budget = training.plan_budget(name, "constant", epsilon=8.0, delta=1e-5, steps=300, rate=rate)
         update = seconds_an_update(budget.filter, budget.schedule)
         with_filter, without = seconds_a_step(

@@ -18,28 +18,48 @@ from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-# Pages that introduce come first and in this order; any other page beside them follows.
-FIRST = ("index", "getting-started", "concepts", "sharp-edges", "how-it-works")
+# The tabs' pages in the order in which a reader needs them. A page that is named nowhere stands at the end of a tab: a
+# how-to of Guides, any other of Project.
+START = ("index", "getting-started", "calculator", "which-epsilon", "concepts", "sharp-edges")
+GUIDES = {
+    "Plan": (
+        "calibration-and-noise-planning",
+        "sweeps",
+        "sweeps-over-devices",
+        "which-relation",
+        "what-does-my-data-loader-cost",
+        "pictures",
+    ),
+    "Train": ("choosing-a-filter", "dp-sgd-under-a-filter", "private-scores", "individual-budgets", "durable-training"),
+    "Check and report": ("is-my-training-private", "audit", "certificates"),
+    "Release and share": ("ledger", "counts-and-sums", "accuracy-first"),
+    "Other libraries": ("coming-from-other-packages", "bridges"),
+}
+THEORY = ("how-it-works", "papers", "errata")
 ROOMS = (
     "mechanisms",
     "certificates",
     "filters",
     "expost",
     "adversary",
+    "papers",
     "losses",
     "training",
     "audit",
+    "attacks",
     "plotting",
     "interop",
     "ledger",
+    "release",
 )
-# Rooms whose names are in their modules, not in the room.
+# Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {
     "losses": (
         "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
-        "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
-        "approximations.central_limit", "renyi", "renyi.zcdp",
-    )
+        "compare.chain", "compare.gaussian_order", "compare.attack", "compare.distance", "renyi", "renyi.zcdp",
+    ),
+    "expost": ("definitions", "reduction", "scales", "exact"),
+    "ledger": ("errors",),
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
@@ -49,15 +69,31 @@ def _first_line(module):
 
 
 def _prose(module):
-    """A module's docstring, its tables in reStructuredText kept as they are."""
+    """A module's docstring, its tables as Markdown."""
     parts = (inspect.getdoc(module) or "").split("\n\n")
-    return "\n\n".join(f"```text\n{part}\n```" if part.startswith("===") else part for part in parts)
+    return "\n\n".join(_table(part) if part.startswith("===") else part for part in parts)
 
 
-def _entries(path):
-    """A directive for every public class and function, and a line for every constant, in alphabetical order."""
+def _table(text):
+    """A simple table of reStructuredText as Markdown; a row without a first column goes on in the row before."""
+    border, head, _, *lines = text.splitlines()
+    places = [match.span() for match in re.finditer("=+", border)]
+    ends = [*(start for start, _ in places[1:]), None]
+    rows = []
+    for line in (head, *(line for line in lines if not line.startswith("==="))):
+        cells = [line[start:end].strip() for (start, _), end in zip(places, ends, strict=True)]
+        if cells[0]:
+            rows.append(cells)
+        else:
+            rows[-1] = [f"{old} {more}".strip() for old, more in zip(rows[-1], cells, strict=True)]
+    rows.insert(1, ["---"] * len(places))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def _entries(path, shown=()):
+    """A directive for every public class and function not yet shown, and a line for every constant, by alphabet."""
     module = importlib.import_module(path)
-    public = {name: _value(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
+    public = {name: _value(module, name) for name in sorted({*module.__all__} - {*shown}, key=str.lower)}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
     # A filter's methods are its page, wherever they are written.
     options = "\n    options:\n      inherited_members: true" if path == "jaxacct.filters" else ""
@@ -90,14 +126,12 @@ def api_pages():
             continue
         module = importlib.import_module(f"jaxacct.{room}")
         text = f"# jaxacct.{room}\n\n{_prose(module)}\n"
-        if room in MODULES:
-            for name in MODULES[room]:
-                text += (
-                    f"\n## jaxacct.{room}.{name}\n\n{_first_line(importlib.import_module(f'jaxacct.{room}.{name}'))}\n"
-                )
-                text += "\n" + _entries(f"jaxacct.{room}.{name}") + "\n"
-        else:
+        shown = getattr(module, "__all__", ())
+        if shown:
             text += "\n" + _entries(f"jaxacct.{room}") + "\n"
+        for name in MODULES.get(room, ()):
+            path = f"jaxacct.{room}.{name}"
+            text += f"\n## {path}\n\n{_first_line(importlib.import_module(path))}\n\n{_entries(path, shown)}\n"
         pages[f"api/{room}.md"] = text
     return pages
 
@@ -120,7 +154,7 @@ def command_line():
 
 
 def _title(path):
-    return path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
+    return re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE).group(1)
 
 
 def _notebook_title(path):
@@ -137,20 +171,43 @@ def _folder(name):
     return [{_title(page): f"{name}/{page.name}"} for page in pages]
 
 
+def _pages(stems, folder=""):
+    """Titles and addresses of those pages that exist."""
+    paths = [DOCS / folder / f"{stem}.md" for stem in stems]
+    return [{_title(path): path.relative_to(DOCS).as_posix()} for path in paths if path.exists()]
+
+
+def _guides():
+    listed = {stem for stems in GUIDES.values() for stem in stems}
+    others = sorted(path.stem for path in (DOCS / "how-to").glob("*.md") if path.stem not in listed)
+    groups = {**GUIDES, "More": others} if others else GUIDES
+    return [{title: _pages(stems, "how-to")} for title, stems in groups.items()]
+
+
 def on_config(config):
-    """Writes the navigation from what is there."""
-    beside = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in FIRST)
-    nav = [{_title(DOCS / f"{stem}.md"): f"{stem}.md"} for stem in (*FIRST, *beside)]
-    nav.append({"How to": _folder("how-to")})
-    nav.append({"Notebooks": [{_notebook_title(path): f"notebooks/{path.name}"} for path in notebooks()]})
-    nav.append({"Theorems": _folder("theorems")})
-    if (DOCS / "proofs").is_dir():
-        nav.append({"Proofs": _folder("proofs")})
-    nav.append("command-line.md")
-    reference = [address for address in api_pages() if address != "api/index.md"]
-    nav.append({"API": ["api/index.md", *({address[4:-3]: address} for address in reference)]})
-    nav.append({"Project": [page for name, page in OUTSIDE.items() if (ROOT / name).exists()]})
-    config.nav = nav
+    """Writes the navigation from what is there: five tabs."""
+    here = {path.stem for path in DOCS.glob("*.md")}
+    first = ("filters",)
+    others = sorted(here - {*START, *THEORY, *first})
+    config.nav = [
+        {"Start": _pages(START)},
+        {
+            "Guides": [
+                *_pages(first),
+                *_guides(),
+                {"Notebooks": [{_notebook_title(path): f"notebooks/{path.name}"} for path in notebooks()]},
+            ]
+        },
+        {
+            "Reference": [
+                "api/index.md",
+                *({page[4:-3]: page} for page in api_pages() if page != "api/index.md"),
+                "command-line.md",
+            ]
+        },
+        {"Theory": [*_pages(THEORY), {"Theorems": _folder("theorems")}, {"Proofs": _folder("proofs")}]},
+        {"Project": [*_pages(others), *(page for name, page in OUTSIDE.items() if (ROOT / name).exists())]},
+    ]
     return config
 
 

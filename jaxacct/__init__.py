@@ -1,33 +1,37 @@
-"""jaxacct: differential-privacy accounting in JAX."""
+"""jaxacct: differential-privacy accounting in JAX.
+
+The rooms (`jaxacct.filters`, `jaxacct.training` and so on) are attributes too, which load on first use. A star import
+brings the names of this page only, so that it never needs what an extra installs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from jaxacct._on_demand import on_demand
-from jaxacct._version import __version__
+from jaxacct._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from jaxacct import (
-        adversary,
-        audit,
-        certificates,
-        expost,
-        filters,
-        interop,
-        ledger,
-        losses,
-        mechanisms,
-        plotting,
-        training,
-    )
+    from jaxacct import adversary as adversary
+    from jaxacct import attacks as attacks
+    from jaxacct import audit as audit
+    from jaxacct import certificates as certificates
+    from jaxacct import expost as expost
+    from jaxacct import filters as filters
+    from jaxacct import interop as interop
+    from jaxacct import ledger as ledger
+    from jaxacct import losses as losses
+    from jaxacct import mechanisms as mechanisms
+    from jaxacct import papers as papers
+    from jaxacct import plotting as plotting
+    from jaxacct import release as release
+    from jaxacct import training as training
     from jaxacct.accounting import Bounds, delta, epsilon
-    from jaxacct.accounting.calibration import Calibration, calibrate
-    from jaxacct.accounting.noise_planning import NoisePlan, plan_noise
+    from jaxacct.accounting.calibration import calibrate
+    from jaxacct.accounting.noise_planning import plan_noise
     from jaxacct.accounting.traced import without_callbacks
-    from jaxacct.certificates import Certificate, certify, read_certificate
+    from jaxacct.certificates import certify
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.compare.chain import is_chain
     from jaxacct.losses.compare.order import dominates
     from jaxacct.losses.compare.suprema import supremum
     from jaxacct.losses.curves.pld import PLD
@@ -45,28 +49,29 @@ if TYPE_CHECKING:
         FromTables,
         Gaussian,
         Laplace,
-        MixtureOfGaussians,
         PermuteAndFlip,
         PoissonSampled,
         PureDP,
         RandomAllocation,
         RandomizedResponse,
+        RandomSensitivityGaussian,
         RenyiDP,
         SampledWithoutReplacement,
         SampledWithReplacement,
         Shuffled,
         Skellam,
         TruncatedPoisson,
+        UserLevel,
         ZeroConcentratedDP,
     )
+    from jaxacct.selection import PrivateSelection
+    from jaxacct.summaries.gdp import gdp_summary
 
 __all__ = [
     "GDP",
     "PLD",
     "ApproximateDP",
     "Bounds",
-    "Calibration",
-    "Certificate",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -77,13 +82,13 @@ __all__ = [
     "Laplace",
     "Ledger",
     "LossGrid",
-    "MixtureOfGaussians",
-    "NoisePlan",
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
+    "PrivateSelection",
     "PureDP",
     "RandomAllocation",
+    "RandomSensitivityGaussian",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithReplacement",
@@ -92,28 +97,16 @@ __all__ = [
     "Skellam",
     "TradeOff",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
-    "__version__",
-    "adversary",
-    "audit",
     "calibrate",
-    "certificates",
     "certify",
     "delta",
     "dominates",
     "epsilon",
-    "expost",
-    "filters",
-    "interop",
-    "is_chain",
-    "ledger",
-    "losses",
-    "mechanisms",
+    "gdp_summary",
     "plan_noise",
-    "plotting",
-    "read_certificate",
     "supremum",
-    "training",
     "without_callbacks",
 ]
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def on_demand(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_demand(
+    package: str, needs: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of ``package``, whose own source says for type checkers what is where.
 
     Called at the end of the package's ``__init__``: ``__getattr__, __dir__ = on_demand(__name__)``.
+
+    ``needs`` says of modules that an extra installs what to do where one is missing. A name that needs it is then a
+    function that raises ImportError with that advice when it is called, so that star imports never fail.
     """
     module: Any = sys.modules[package]
     found: dict[str, tuple[str, str]] = {}
@@ -26,11 +31,21 @@ def on_demand(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
         if name not in found:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, inner = found[name]
-        if home == package:
-            value = importlib.import_module(f"{package}.{inner}")
-        else:
-            value = getattr(importlib.import_module(home), inner)
+        try:
+            if home == package:
+                value = importlib.import_module(f"{package}.{inner}")
+            else:
+                value = getattr(importlib.import_module(home), inner)
+        except ModuleNotFoundError as missing:
+            advice = next((text for at, text in (needs or {}).items() if f"{missing.name}.".startswith(f"{at}.")), None)
+            if advice is None:
+                raise
+
+            def absent(*_: object, **__: object) -> None:
+                raise ImportError(f"{package}.{name} {advice}")
+
+            return absent
         setattr(module, name, value)
         return value
 
-    return load, lambda: sorted(module.__all__)
+    return load, lambda: sorted({*module.__all__, *found})

@@ -226,7 +226,7 @@ def methods(*wanted: str, **named: object) -> None:
 
 
 def plain(**named: object) -> None:
-    """No value holds numbers that are none: masked arrays, other subclasses of arrays, truth values, times, texts.
+    """Refuses values that are not plain numbers: masked arrays, other subclasses of arrays, truth values, times, texts.
 
     Anything that is no array, and no truth value, passes.
     """
@@ -296,7 +296,7 @@ def tables(**named: Numbers) -> None:
         what = "a ragged one, or a list of something else than numbers"
         raise ValueError(f"{' and '.join(named)} must be tables of one shape, got {what}") from None
     first = next(iter(shapes.values()))
-    # NumPy's types have a `shape` that is none.
+    # NumPy's types have an attribute `shape` that is a descriptor and no tuple.
     if not isinstance(first, tuple) or not first or not first[-1] or any(shape != first for shape in shapes.values()):
         got = " and ".join(str(shape) for shape in shapes.values())
         raise ValueError(

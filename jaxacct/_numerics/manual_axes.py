@@ -54,23 +54,23 @@ def _is_explicit(mesh: Any) -> bool:
 
 
 def while_loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
-    """`jax.lax.while_loop`."""
+    """`jax.lax.while_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.while_loop(going, step, _settled(step, state))
 
 
 def fori_loop(start: int, end: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
-    """`jax.lax.fori_loop`."""
+    """`jax.lax.fori_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.fori_loop(start, end, step, _settled(lambda at: step(start, at), state))
 
 
 def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, *given: Any, **options: Any) -> tuple[Any, Any]:
-    """`jax.lax.scan`."""
+    """`jax.lax.scan` with a carry that varies over manual mesh axes."""
     one = jax.tree.map(lambda x: x[0], given[0]) if given else None
     return jax.lax.scan(step, _settled(lambda at: step(at, one)[0], state), *given, **options)
 
 
 def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *given: Any) -> Any:
-    """`jax.lax.cond`."""
+    """`jax.lax.cond` with operands that vary over manual mesh axes."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return jax.lax.cond(condition, one, other, *given)
     types = [_varying(branch, *given) for branch in (one, other)]

@@ -98,7 +98,7 @@ def _(*numbers: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tup
 
 @_answer.def_impl
 def _(*numbers: Any, **asked: Any) -> list[jax.Array]:
-    """Transformed but not compiled."""
+    """The answer outside of a program: on the host if everything is on the CPU, else compiled."""
     platforms = {device.platform for x in numbers if isinstance(x, jax.Array) for device in x.devices()}
     if asked["compiled"] or (platforms or {jax.default_backend()}) != {"cpu"}:
         return jax.jit(lambda *x: _answer.bind(*x, **asked))(*numbers)

@@ -40,17 +40,17 @@ class Experiment(Atoms):
 
     @property
     def infinite(self) -> float:
-        """P(L = inf)."""
+        """The probability under P that the loss is infinite."""
         return float(self.p[self.losses == np.inf].sum())
 
     @property
     def singular(self) -> float:
-        """Q(L = -inf)."""
+        """The probability under Q of outcomes that P never shows."""
         return float(self.q[self.losses == -np.inf].sum())
 
     @property
     def finite(self) -> np.ndarray:
-        """The finite losses."""
+        """The losses that are finite, in increasing order."""
         return self.losses[np.isfinite(self.losses)]
 
 
@@ -61,7 +61,7 @@ def by_direction(members: Sequence[Sequence[_T]]) -> list[list[_T]]:
 
 
 def identity() -> Experiment:
-    """Perfect privacy: one outcome."""
+    """The experiment of perfect privacy, with one outcome of loss 0."""
     one = np.ones(1)
     return Experiment(np.zeros(1), one, one, 0.0, 0.0)
 

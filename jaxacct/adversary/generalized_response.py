@@ -69,41 +69,41 @@ class GeneralizedResponse:
         """The law on ``grid``, rounded to the side of ``bound``."""
         return self.trade_off().profile(grid).to_pld()
 
+    @classmethod
+    def enclosing(
+        cls, query: Query, epsilons: ArrayLike | Sequence[float], *, relation: str = "add_or_remove"
+    ) -> tuple[GeneralizedResponse, GeneralizedResponse]:
+        """``(down, up)``: generalised responses with down <= query <= up, for a query with a symmetric loss.
 
-def rounded(
-    query: Query, epsilons: ArrayLike | Sequence[float], *, relation: str = "add_or_remove"
-) -> tuple[GeneralizedResponse, GeneralizedResponse]:
-    """``(down, up)``: generalised responses with down <= query <= up, for a query with a symmetric loss.
+        Band i holds the outcomes with |L| in (eps_(i-1), eps_i]; ``up`` answers at the band's upper end (Theorem 11),
+        ``down`` at its lower one (Theorem 12). The last band reaches to infinity.
 
-    Band i holds the outcomes with |L| in (eps_(i-1), eps_i]; ``up`` answers at the band's upper end (Theorem 11) and
-    ``down`` at its lower one (Theorem 12). The last band reaches to infinity.
+        Args:
+            query: a symmetric mechanism of one run, or a symmetric PLD or curve, taken at its word.
+            epsilons: the finite upper ends of the bands, increasing, above 0; 0 and inf are added.
+            relation: for mechanisms.
 
-    Args:
-        query: a symmetric mechanism of one run, or a symmetric PLD or curve, taken at its word.
-        epsilons: the finite upper ends of the bands, increasing, above 0; 0 and inf are added.
-        relation: for mechanisms.
-
-    Raises:
-        ValueError: ends that do not increase, or a query whose loss is not symmetric.
-    """
-    _validate.numbers(epsilons=epsilons)
-    _validate.one_of(RELATIONS, relation=relation)
-    ends = np.asarray(epsilons, np.float64).reshape(-1)
-    if not ends.size:
-        raise ValueError("epsilons must hold at least one number, got none")
-    _validate.positive(epsilons=ends)
-    if np.any(np.diff(ends) <= 0):
-        raise ValueError(f"epsilons must increase, got {ends!r}")
-    low_tail, high_tail = _tails(query, ends, relation)
-    # P(|L| > eps) from both sides, from 1 at 0 (all outcomes) down to 0 beyond infinity.
-    low = np.concatenate([[1.0], low_tail, [0.0]])
-    high = np.concatenate([[1.0], high_tail, [0.0]])
-    upper_ends, lower_ends = np.append(ends, np.inf), np.append(0.0, ends)
-    # Larger tails are leakier: the masses of tails from above for `up`, from below for `down`.
-    high, low = np.minimum.accumulate(high), np.maximum.accumulate(low[::-1])[::-1]
-    up = GeneralizedResponse(upper_ends, -np.diff(high), "upper")
-    down = GeneralizedResponse(lower_ends, -np.diff(low), "lower")
-    return down, up
+        Raises:
+            ValueError: ends that do not increase, or a query whose loss is not symmetric.
+        """
+        _validate.numbers(epsilons=epsilons)
+        _validate.one_of(RELATIONS, relation=relation)
+        ends = np.asarray(epsilons, np.float64).reshape(-1)
+        if not ends.size:
+            raise ValueError("epsilons must hold at least one number, got none")
+        _validate.positive(epsilons=ends)
+        if np.any(np.diff(ends) <= 0):
+            raise ValueError(f"epsilons must increase, got {ends!r}")
+        low_tail, high_tail = _tails(query, ends, relation)
+        # P(|L| > eps) from both sides, from 1 at 0 (all outcomes) down to 0 beyond infinity.
+        low = np.concatenate([[1.0], low_tail, [0.0]])
+        high = np.concatenate([[1.0], high_tail, [0.0]])
+        upper_ends, lower_ends = np.append(ends, np.inf), np.append(0.0, ends)
+        # Larger tails are leakier: the masses of tails from above for `up`, from below for `down`.
+        high, low = np.minimum.accumulate(high), np.maximum.accumulate(low[::-1])[::-1]
+        up = cls(upper_ends, -np.diff(high), "upper")
+        down = cls(lower_ends, -np.diff(low), "lower")
+        return down, up
 
 
 def _tails(query: Query, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Residues: what is left of a budget after a query, and the residue condition (Theorems 1 and 7)."""
+"""Residues: what is left of a budget after a query, and the residue condition (Theorems 1 and 7, Remark 4)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct.adversary.experiment import Query, excess, experiments_of, to_trade_off
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
@@ -18,6 +19,9 @@ from jaxacct.adversary.rules import check_rounds, one_more
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.renyi import renyi
+from jaxacct.mechanisms import RenyiDP
+from jaxacct.mechanisms.base import Mechanism
 
 _MOST_PLANS = 20_000
 
@@ -35,7 +39,7 @@ class ResidueCondition(Certified):
     epsilon: float
 
 
-def residue(
+def natural_residue(
     budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> TradeOff | None:
     """U(B, L) = sup{L' : L * L' <= B, L' a product of at most rounds - 1 members}; None where L itself exceeds B.
@@ -58,13 +62,34 @@ def residue(
     return supremum([to_trade_off(compositions.exact(n, 0)) for n in plans])
 
 
+def renyi_residue(budget: RenyiDP, query: Mechanism, *, relation: str = "add_or_remove") -> RenyiDP | None:
+    """The Rényi budget left after ``query``: its epsilon less the query's divergence; None where that is more.
+
+    Remark 4: divergences of one order add up under adaptive composition, so this update keeps the residue condition,
+    and `jaxacct.filters.renyi`, which makes it at every step, is a residue filter.
+
+    Args:
+        budget: a scalar, concrete `RenyiDP`.
+        query: a mechanism with a Rényi curve.
+        relation: for the query's divergence, which is rounded up.
+
+    Raises:
+        ValueError: a budget of another kind, a batch of either, a query without a Rényi curve.
+    """
+    _validate.instance(RenyiDP, budget=budget)
+    _validate.instance(Mechanism, query=query)
+    left = np.asarray(budget.epsilon, np.float64) - np.asarray(renyi(query, budget.order, relation=relation))
+    _validate.number(left=left)
+    return RenyiDP(budget.order, float(left) * (1.0 - 2.0**-52)) if left >= 0 else None
+
+
 def residue_condition(
     budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> ResidueCondition:
-    """Whether U(B, L) * L <= B for a finite budget, see :func:`residue` (condition (iii) of Theorem 7).
+    """Whether U(B, L) * L <= B for a finite budget, see :func:`natural_residue` (condition (iii) of Theorem 7).
 
     Raises:
-        ValueError: see :func:`residue`, or a budget that is not finite.
+        ValueError: see :func:`natural_residue`, or a budget that is not finite.
     """
     found = experiments_of(budget, relation)
     if found is None or len(found) != 1:

@@ -48,6 +48,46 @@ class Rule:
     certain: Callable[[Any, int, int], bool] = lambda state, query, left: True
     timed: bool = False
 
+    @classmethod
+    def unrestricted(cls, queries: Sequence[Query]) -> Rule:
+        """Every query is allowed at every time."""
+        return cls(sequence(queries=queries), (), lambda state, query, left: ())
+
+    @classmethod
+    def additive(cls, queries: Sequence[Query], costs: Sequence[int], budget: int) -> Rule:
+        """Query i costs ``costs[i]`` whole units and is allowed while they last.
+
+        Raises:
+            ValueError: as many costs as queries are needed, whole and at least 1.
+        """
+        moves = sequence(queries=queries)
+        if len(sequence(costs=costs)) != len(moves):
+            raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
+        for cost in costs:
+            _validate.number(_validate.count, costs=cost)
+        _validate.number(_validate.nonnegative, budget=budget)
+        return cls(moves, int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None)
+
+    @classmethod
+    def of_counts(
+        cls,
+        queries: Sequence[Query],
+        allowed: Callable[[tuple[int, ...]], bool],
+        certain: Callable[[tuple[int, ...]], bool] | None = None,
+    ) -> Rule:
+        """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
+        _validate.function(allowed=allowed)
+        queries, start = sequence(queries=queries), (0,) * len(queries)
+
+        def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
+            after = one_more(counts, query)
+            return after if allowed(after) else None
+
+        if certain is None:
+            return cls(queries, start, step)
+        _validate.function(certain=certain)
+        return cls(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
+
 
 def sequence(**named: Iterable[_T]) -> tuple[_T, ...]:
     """The one value as a tuple; raises ValueError for what is no sequence."""
@@ -56,45 +96,6 @@ def sequence(**named: Iterable[_T]) -> tuple[_T, ...]:
         return tuple(value)
     except TypeError:
         raise ValueError(f"{name} must be a sequence, got {type(value).__name__}") from None
-
-
-def any_order(queries: Sequence[Query]) -> Rule:
-    """Every query is allowed at every time."""
-    return Rule(sequence(queries=queries), (), lambda state, query, left: ())
-
-
-def units(queries: Sequence[Query], costs: Sequence[int], budget: int) -> Rule:
-    """Query i costs ``costs[i]`` whole units and is allowed while they last.
-
-    Raises:
-        ValueError: as many costs as queries are needed, whole and at least 1.
-    """
-    moves = sequence(queries=queries)
-    if len(sequence(costs=costs)) != len(moves):
-        raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
-    for cost in costs:
-        _validate.number(_validate.count, costs=cost)
-    _validate.number(_validate.nonnegative, budget=budget)
-    return Rule(moves, int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None)
-
-
-def multisets(
-    queries: Sequence[Query],
-    allowed: Callable[[tuple[int, ...]], bool],
-    certain: Callable[[tuple[int, ...]], bool] | None = None,
-) -> Rule:
-    """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
-    _validate.function(allowed=allowed)
-    queries, start = sequence(queries=queries), (0,) * len(queries)
-
-    def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
-        after = one_more(counts, query)
-        return after if allowed(after) else None
-
-    if certain is None:
-        return Rule(queries, start, step)
-    _validate.function(certain=certain)
-    return Rule(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
 
 
 def one_more(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
@@ -121,7 +122,7 @@ class Game:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the game."""
+        """The number of rounds that are played at most."""
         return len(self.after)
 
 

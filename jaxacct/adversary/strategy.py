@@ -50,7 +50,7 @@ class Strategy:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon aimed at."""
+        """The epsilon at which this analyst attains the lower bound."""
         return float(self.grid.losses[self.point])
 
     def query(self, played: int, state: Hashable, loss: float) -> int:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from jaxacct._on_demand import on_demand
 
 if TYPE_CHECKING:
-    from jaxacct.audit.error_rates import ManyRuns, many_runs
-    from jaxacct.audit.guesses import OneRun, one_run
-    from jaxacct.audit.placed import Canaries, canaries
+    from jaxacct.audit.error_rates import many_runs
+    from jaxacct.audit.guesses import one_run
+    from jaxacct.audit.placed import canaries
 
-__all__ = ["Canaries", "ManyRuns", "OneRun", "canaries", "many_runs", "one_run"]
+__all__ = ["canaries", "many_runs", "one_run"]
 
 __getattr__, __dir__ = on_demand(__name__)

@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Certificate", "NoCertificateError", "certify", "read_certificate"]
 
-__getattr__, __dir__ = on_demand(__name__)
+__getattr__, __dir__ = on_demand(__name__, {"flint": "needs python-flint: pip install 'jaxacct[certify]'"})

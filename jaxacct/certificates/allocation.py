@@ -22,7 +22,7 @@ _CELLS = 6_000
 
 
 def epoch_delta(law: Epoch, epsilon: arb, reverse: bool) -> tuple[arb, arb]:
-    """Lower and upper ends."""
+    """The lower and the upper end of delta, as balls."""
     gamma, t = epsilon.exp(), law.batches
     level = 1 / gamma if reverse else gamma
     step = level * t / _CELLS
@@ -46,7 +46,7 @@ def epoch_delta(law: Epoch, epsilon: arb, reverse: bool) -> tuple[arb, arb]:
 
 
 def _power(base: arb_poly, count: int) -> arb_poly:
-    """Truncated to the cells."""
+    """A power of a polynomial, cut off after the degree of the cells."""
     found, square = arb_poly([1]), base
     while count:
         if count % 2:

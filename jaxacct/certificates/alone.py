@@ -38,7 +38,7 @@ def _gaussian(mechanism: m.Gaussian) -> Law:
     return Normal((number("sensitivity", mechanism.sensitivity) / number("sigma", mechanism.sigma)) ** 2)
 
 
-def _moves(mechanism: m.MixtureOfGaussians) -> Law:
+def _moves(mechanism: m.RandomSensitivityGaussian) -> Law:
     sigma = number("sigma", mechanism.sigma)
     weights = [number("weights", w) for w in mechanism.weights]
     moves = [number("sensitivities", s) for s in mechanism.sensitivities]
@@ -74,7 +74,7 @@ def _integers(kind: str, name: str) -> Callable[[m.DiscreteLaplace | m.DiscreteG
 ALONE: dict[type[Mechanism], Callable[[Any], Law]] = {
     m.Gaussian: _gaussian,
     m.GDP: lambda mechanism: Normal(number("mu", mechanism.mu) ** 2),
-    m.MixtureOfGaussians: _moves,
+    m.RandomSensitivityGaussian: _moves,
     m.Laplace: lambda mechanism: LaplaceNoise(
         number("sensitivity", mechanism.sensitivity) / number("scale", mechanism.scale)
     ),

@@ -126,7 +126,7 @@ _FAMILIES = {"response": _response, "table": _table, "laplace": _laplace, "gauss
 
 
 def _by_loss(law: Atoms, pairs: list[Pair]) -> list[Pair]:
-    """The largest loss first."""
+    """Sorts atoms by loss, the largest first."""
     if law.kind == "table":
         exact = [(w / o if o else None, w, o) for w, o in zip(*law.parameters, strict=True)]
         exact.sort(key=lambda one: (one[0] is not None, -(one[0] or 0)))
@@ -272,5 +272,5 @@ class AtomTransform(Transform):
         return sum(self.tilted(c), arb(0))
 
     def line(self, c: arb, h: arb, count: int) -> list[acb]:
-        """Sums over the outputs."""
+        """The sums over all outputs along a line."""
         return power_sums(self.tilted(c), [h * loss for loss in self.losses], count)

@@ -6,21 +6,15 @@ import math
 from fractions import Fraction
 from typing import Protocol
 
-try:
-    from flint import acb as acb  # "as": for the other modules of this room
-    from flint import arb, ctx, fmpq
-except ImportError as problem:  # pragma: no cover
-    raise ImportError(
-        "certificates need python-flint, which is not installed; install jaxacct with its extra: "
-        "pip install 'jaxacct[certify]'"
-    ) from problem
+from flint import acb as acb  # "as": for the other modules of this room
+from flint import arb, ctx, fmpq
 
 
 class Share(Protocol):
     """A number that has no short fraction."""
 
     def ball(self) -> arb:
-        """At the current precision."""
+        """The number as a ball at the current precision."""
         ...
 
 
@@ -56,7 +50,7 @@ def around_zero(most: arb) -> arb:
 
 
 def gaussian_tail(x: arb) -> arb:
-    """Pr[N(0, 1) > x]."""
+    """The probability that a standard normal variable exceeds x."""
     return (x / arb(2).sqrt()).erfc() / 2
 
 

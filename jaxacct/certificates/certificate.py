@@ -256,7 +256,7 @@ def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -
 
 
 def _ways(laws: list[Step], relation: str) -> tuple[bool, ...]:
-    """The directions that differ."""
+    """Whether to reverse the pair, for each direction of the relation that differs."""
     return (False,) if is_symmetric(laws) else RELATIONS[relation][1]
 
 

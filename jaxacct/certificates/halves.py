@@ -23,7 +23,7 @@ Edge = tuple[arb, arb, arb]
 
 
 def joined_delta(law: Joined, epsilon: arb, reverse: bool) -> arb:
-    """delta(epsilon) of one run."""
+    """Encloses delta at epsilon for one run of both halves."""
     half = _half(law.backward if reverse else law.forward, ctx.prec)
     gamma = epsilon.exp()
     numerator, denominator = half.tails(gamma)

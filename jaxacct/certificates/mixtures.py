@@ -76,7 +76,7 @@ class NormalTransform(Transform):
         self.square = ball(law.square)
 
     def at(self, z: acb) -> acb:
-        """In closed form."""
+        """The transform at a complex number, in closed form."""
         return (z * self.square * (z - 1) / 2).exp()
 
     def limit(self, c: arb, y: arb) -> arb:
@@ -95,15 +95,15 @@ class _Shape:
         self.largest = max(self.farthest, key=float)
 
     def above(self, x: _Ball) -> _Ball:
-        """g."""
+        """The ratio g at ``x``, a weighted sum over its parts."""
         return sum(((x * m - m * m / 2).exp() * w for w, m in self.parts), x * 0)
 
     def below(self, x: _Ball) -> _Ball:
-        """h."""
+        """The ratio h at ``x``; 1 where the base is one part."""
         return sum(((x * -m - m * m / 2).exp() * w for w, m in self.base), x * 0) if self.apart else x * 0 + 1
 
     def ratio(self, x: arb) -> arb:
-        """g / h."""
+        """The likelihood ratio g / h at ``x``."""
         return self.above(x) / self.below(x) if self.apart else self.above(x)
 
     def slopes(self, x: arb) -> tuple[arb, arb]:
@@ -150,7 +150,7 @@ class MixtureTransform(Transform):
         return 1 - c if self.reverse else c
 
     def moment(self, c: arb) -> arb:
-        """By quadrature."""
+        """The transform at a real number, by quadrature."""
         key = key_of(c)
         if key not in self._moments:
             self._moments[key] = self.line(c, arb(0), 1)[0].real

@@ -72,6 +72,6 @@ def _read(mechanism: Any, change: str) -> list[Step]:
         raise ValueError(
             "relation 'replace' has no certificate for FromTables without a sample; 'add_or_remove' has one"
         )
-    if change == "replace" and kind is m.MixtureOfGaussians:
+    if change == "replace" and kind is m.RandomSensitivityGaussian:
         return replaced([(law, 1)], Fraction(1))
     return [(law, 1)]

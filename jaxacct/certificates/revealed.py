@@ -19,16 +19,16 @@ class RevealedTransform(Transform):
         )
 
     def moment(self, c: arb) -> arb:
-        """Their mean."""
+        """The mean of the parts, weighted by their probabilities."""
         return sum((share * one.moment(c) for share, one in self.parts), arb(0))
 
     def line(self, c: arb, h: arb, count: int) -> list[acb]:
-        """Their mean."""
+        """The mean of the parts, weighted by their probabilities."""
         lines = [[share * value for value in one.line(c, h, count)] for share, one in self.parts]
         return [sum(values, acb(0)) for values in zip(*lines, strict=True)]
 
     def limit(self, c: arb, y: arb) -> arb:
-        """Their mean."""
+        """The mean of the parts, weighted by their probabilities."""
         return sum((share * one.limit(c, y) for share, one in self.parts), arb(0))
 
 

@@ -39,7 +39,7 @@ class Cell:
     name: str
 
     def ball(self) -> arb:
-        """At the current precision."""
+        """The number as a ball at the current precision."""
         q, s = ball(self.cut.rate), ball(self.moved)
         often, shared, last = _sums(self.cut, ctx.prec)
         both, kept = s * q * shared, (q * shared / often).min(q)
@@ -63,7 +63,7 @@ class Rest:
     of: Exact
 
     def ball(self) -> arb:
-        """At the current precision."""
+        """The number as a ball at the current precision."""
         return 1 - ball(self.of)
 
 

@@ -19,11 +19,11 @@ class Transform:
     infinite = lost = lost_beneath = arb(0)
 
     def at(self, z: acb) -> acb:
-        """At a complex number."""
+        """The transform at a complex number."""
         raise NotImplementedError
 
     def moment(self, c: arb) -> arb:
-        """At a real number."""
+        """The transform at a real number, a moment of the loss."""
         return self.at(acb(c)).real
 
     def line(self, c: arb, h: arb, count: int) -> list[acb]:

@@ -43,12 +43,12 @@ class LazyGroup(click.Group):
         self.lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names."""
+        """The names of all commands, by alphabet."""
         del ctx
         return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself, imported."""
+        """The command of that name, whose module is imported now."""
         del ctx
         if cmd_name not in self.lazy:
             return None

@@ -120,7 +120,7 @@ def search(
     report: Report,
     **options: Any,
 ) -> Calibration:
-    """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays."""
+    """A `Calibration` of what was left out of ``run``; values and targets may be arrays."""
     from jaxacct.accounting.calibration import calibrate as calibrated
     from jaxacct.mechanisms import Composed
 

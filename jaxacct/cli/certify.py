@@ -94,7 +94,7 @@ def _check(context: click.Context, path: Path, bounds: tuple[float, float] | Non
 
         if not is_regular(path) or path.stat().st_size > _MOST:
             raise ValueError(f"{path} must be a file with a certificate")
-        found = jaxacct.read_certificate(path.read_text(encoding="utf-8"))
+        found = jaxacct.certificates.read_certificate(path.read_text(encoding="utf-8"))
         holds = found.check()
     answer = "delta" if found.given == "epsilon" else "epsilon"
     verdict = "holds" if holds else "NOT CONFIRMED" + (found.altered and f", {found.altered}")

@@ -35,7 +35,7 @@ _question = under("Question")
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
-@_question("--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.")
+@_question("--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, menu: up to minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."

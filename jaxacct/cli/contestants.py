@@ -34,7 +34,7 @@ class Schedule(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Of all parts."""
+        """The number of steps of all parts together."""
         return sum(count for _, count in self.parts)
 
     def whole(self) -> Composed:
@@ -42,7 +42,7 @@ class Schedule(NamedTuple):
         return Composed([part for part, _ in self.parts], [count for _, count in self.parts])
 
     def first(self, steps: int) -> Schedule:
-        """Its first steps."""
+        """The run up to its first ``steps`` steps."""
         parts, left = [], steps
         for part, count in self.parts:
             if left > 0:
@@ -141,7 +141,7 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
         return float(filters.gdp_residue(mu, slack).guarantee.epsilon(schedule.delta))
 
     def largest(target: float) -> float:
-        return float(filters.from_epsilon("gdp_residue", target, schedule.delta, slack=slack).mu)
+        return float(filters.for_target("gdp_residue", target, schedule.delta, slack=slack).mu)
 
     steps = None if epsilon is None else int(count(largest(epsilon)))
     # No filter admits a composition whose own epsilon is beyond the guarantee.
@@ -153,11 +153,11 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     return Answer(certified(floor * _RATIO ** (low + 1)), steps=steps)
 
 
-def _priced_menu(schedule: Schedule, epsilon: float | None) -> Answer:
+def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     """The steps within ``epsilon``, with the schedule's distinct steps as the menu."""
     if epsilon is None:
         raise ValueError("its table is for one target: give --epsilon")
-    budget = filters.priced_menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
+    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
     left, steps = int(budget.budget), 0
     for (_, count), price in zip(schedule.parts, np.asarray(budget.prices).tolist(), strict=True):
         runs = min(count, left // price)
@@ -200,7 +200,7 @@ FILTERS: dict[str, Callable[[Schedule], Answer]] = {
 }
 THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
     "gdp_residue": _gdp_residue,
-    "priced_menu": _priced_menu,
+    "menu": _menu,
 }
 ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
     "dp_accounting, PLD": _dp_accounting("pld"),

@@ -12,12 +12,14 @@ import click
 from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Page, examples, together
+from jaxacct.cli.page import FilterName, Page, examples, together
 from jaxacct.cli.run_options import mechanism_options
 from jaxacct.cli.runs import warn_of_delta
 
 if TYPE_CHECKING:
-    from jaxacct.ledger import Entry, Ledger, Reading
+    from jaxacct.ledger import Ledger
+    from jaxacct.ledger.reading import Reading
+    from jaxacct.ledger.records import Entry
 
 _REFUSED = 1
 _EXAMPLE = """\b
@@ -52,7 +54,7 @@ _shared = together(
 @ledger.command(epilog=PARAMETERS, short_help="Make a ledger for a filter.")
 @_shared
 @click.option("--delta", type=float, help="At which the ledger quotes epsilons.  [default: the filter's, or 1e-5]")
-@click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(FILTERS)))
+@click.argument("filter_name", metavar="FILTER", type=FilterName(sorted(FILTERS)))
 @click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
 def create(
     place: str, filter_name: str, parameters: tuple[str, ...], delta: float | None, timeout: float, as_json: bool
@@ -60,8 +62,8 @@ def create(
     """Make a ledger for a filter: create team.db zcdp epsilon=1 delta=1e-6.
 
     FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16, or the ends of a
-    range: sigma=1,4). The table of priced_box takes seconds to minutes. A filter that needs more than numbers, such as
-    priced_menu, is made in Python: jaxacct.Ledger(path, filter, create=True).
+    range: sigma=1,4). The table of sampled_gaussian takes seconds to minutes. A filter that needs more than numbers,
+    such as menu, is made in Python: jaxacct.Ledger(path, filter, create=True).
     """
     from jaxacct import filters
     from jaxacct.ledger import Ledger, LedgerError
@@ -70,10 +72,10 @@ def create(
         given = parameters_of(filter_name, parameters)
         stated = given.get("delta") if "epsilon" in given else None
         if is_target(filter_name, given):
-            made = filters.from_epsilon(filter_name, **given)
+            made = filters.for_target(filter_name, **given)
         else:
             with progress("table of prices", as_json) as told:
-                more = {"progress": told} if filter_name == "priced_box" else {}
+                more = {"progress": told} if filter_name == "sampled_gaussian" else {}
                 made = getattr(filters, filter_name)(**given, **more)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
@@ -147,10 +149,12 @@ def release(place: str, number: int, timeout: float, as_json: bool) -> None:
 @click.option("--last", type=click.IntRange(min=0), default=10, show_default=True, help="How many requests to list.")
 def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     """Print what is spent and left, and the last requests."""
+    from jaxacct.filters.names import name_of
+
     with _opened(place, timeout) as book:
         history = book.history()
         spent, remaining = book.spent(), book.remaining()
-        reading, name, head = book.reading(), type(book.filter).__name__, book.head
+        reading, name, head = book.reading(), name_of(book.filter), book.head
     admitted = [entry for entry in history if entry.admitted]
     waiting = sum(entry.released is None for entry in admitted)
     listed = history[len(history) - min(last, len(history)) :]
@@ -173,7 +177,8 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
 @click.option("--head", help="What an earlier verify printed: finds whether the ledger was cut or rewritten since.")
 def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
     """Check every hash, replay every decision; exit code 1 if the ledger does not hold together."""
-    from jaxacct.ledger import Ledger, LedgerCorrupted, LedgerError
+    from jaxacct.ledger import Ledger, LedgerError
+    from jaxacct.ledger.errors import LedgerCorrupted
 
     with plain_errors(LedgerError):
         try:

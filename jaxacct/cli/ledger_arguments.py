@@ -15,10 +15,10 @@ FILTERS = {
     "approximate_zcdp": "rho delta",
     "gdp": "mu",
     "gdp_residue": "mu [delta] [steps] [relation]",
-    "priced_box": "sigma rate epsilon delta",
     "pure_dp": "epsilon",
     "renyi": "epsilon delta order",
     "renyi_any": "epsilon delta orders",
+    "sampled_gaussian": "sigma rate epsilon delta",
     "zcdp": "rho",
 }
 _TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
@@ -32,7 +32,7 @@ PARAMETERS = (
     "  both, or with exponential mechanisms               zcdp\n"
     "  both, and (epsilon, delta) of other programs       approximate_dp\n"
     "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
-    "  DP-SGD with noise and rate in known ranges         priced_box\n"
+    "  DP-SGD with noise and rate in known ranges         sampled_gaussian\n"
     "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
     + "\n".join(f"  {name:<23}{wanted}" for name, wanted in FILTERS.items())
     + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "

@@ -38,7 +38,7 @@ def json_text(value: object) -> str:
 
 
 def say_json(value: object) -> None:
-    """Prints one JSON object."""
+    """Prints a dictionary as one JSON object on one line."""
     click.echo(json_text(value))
 
 

@@ -30,7 +30,7 @@ class Page(click.Command):
     """A command whose options are listed under their headings, in the order of their first appearance."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options."""
+        """Writes the options under their headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -58,6 +58,16 @@ class _Whole(click.ParamType):
 
 
 WHOLE = _Whole()
+
+
+class FilterName(click.Choice):
+    """Names of filters, with hyphens or underscores."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name as the library spells it, with underscores."""
+        from jaxacct.filters.names import canonical
+
+        return super().convert(canonical(value), param, ctx)
 
 
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -101,7 +111,7 @@ def csv_or_json(command: Command) -> Command:
 
 
 def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:
-    """``--output``."""
+    """The option ``--output`` of a command, a file to write."""
     return under("Output")(
         "-o",
         "--output",

@@ -79,7 +79,7 @@ class Run(NamedTuple):
     epoch: tuple[Number, Number | None] | None = None
 
     def mechanism(self) -> Mechanism:
-        """One run of it."""
+        """The mechanism of one step."""
         from jaxacct import mechanisms as m
 
         made = getattr(m, FAMILIES[self.family].name)(**self.parameters)

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
-from jaxacct.cli.page import Page, examples, shared
+from jaxacct.cli.page import FilterName, Page, examples, shared
 from jaxacct.cli.runs import warn_of_delta
 
 _NEEDED = {
@@ -53,10 +53,10 @@ _SETTINGS = (
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
     "--filter",
-    type=click.Choice(["priced-box", "renyi", "gdp", "approximate-gdp"]),
-    default="priced-box",
+    type=FilterName(["sampled_gaussian", "renyi", "gdp", "approximate_gdp"]),
+    default="sampled_gaussian",
     show_default=True,
-    help="What enforces the budget: approximate-gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",
+    help="What enforces the budget: approximate_gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",
 )
 @click.option(
     "--schedule",

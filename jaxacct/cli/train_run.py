@@ -19,7 +19,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.start import cache_compilations
 
-# Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
+# The moment approximations are good from here on (docs/errata.md, 6).
 _TRUSTED_SIGMA = 2.0
 
 
@@ -165,7 +165,7 @@ def _introduce(
         epochs = f", {drawn.steps} batches an epoch" if drawn.steps > 1 else ""
         say(f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}")
     if not budget.filter.guarantee.is_bound:
-        say("this filter's guarantee is asymptotic, not a bound: --filter priced-box is rigorous")
+        say("this filter's guarantee is asymptotic, not a bound: --filter sampled_gaussian is rigorous")
         if min(sigmas) < _TRUSTED_SIGMA:
             say(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "

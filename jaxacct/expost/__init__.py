@@ -1,63 +1,49 @@
-"""Accuracy-first privacy: release with a growing budget until the result is accurate, and account for what it cost."""
+"""Accuracy-first privacy: release with a growing budget until the result is accurate, and account for what it cost.
 
-from jaxacct.expost.checks import AboveThreshold, Check, PlainGaussian, PublicScore, SparseVector
+`release_until` is the loop: a source (`Brownian` and its like) releases a private value with growing budgets, a check
+(`SparseVector` and its like) says when to stop, and what comes back is an `ExPostResult`: the output, its epsilon, and
+the definition of ex-post privacy under which that epsilon counts. :mod:`.reduction` and :mod:`.scales` have the noise
+by itself; :mod:`.exact` decides the definitions exactly on finite tables.
+"""
+
+from jaxacct.expost import exact as exact  # a namespace, as `reduction` and `scales` are
+from jaxacct.expost.checks import AboveThreshold, PlainGaussian, PublicScore, SparseVector
 from jaxacct.expost.conversions import approximate_epsilon, bayes_factor
 from jaxacct.expost.definitions import (
     ApproximateExPost,
-    Definition,
-    ImmunityWarning,
+    ExPostResult,
     ProbabilisticExPost,
     PureExPost,
     RenyiExPost,
-    Result,
     post_process,
 )
-from jaxacct.expost.exact_checks import excess, excess_of_pair, post_processed_table
-from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
-from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
-from jaxacct.expost.release import Released, compose_until, release_until
-from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
-from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted, Source
-from jaxacct.expost.theorems import compose, convert, ex_ante, from_odometer, stopped_by
+from jaxacct.expost.odometer import RenyiOdometer
+from jaxacct.expost.release import compose_until, release_until
+from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted
+from jaxacct.expost.theorems import compose, convert, ex_ante, stopped_by
 
 __all__ = [
     "AboveThreshold",
     "ApproximateExPost",
     "Brownian",
-    "Check",
-    "Definition",
     "Doubling",
-    "ImmunityWarning",
+    "ExPostResult",
     "LaplaceReduction",
     "PlainGaussian",
     "PrecisionWeighted",
     "ProbabilisticExPost",
     "PublicScore",
     "PureExPost",
-    "Released",
     "RenyiExPost",
     "RenyiOdometer",
-    "RenyiOdometerState",
-    "Result",
-    "Source",
     "SparseVector",
     "approximate_epsilon",
     "bayes_factor",
-    "brownian",
-    "brownian_step",
     "compose",
     "compose_until",
     "convert",
     "ex_ante",
-    "excess",
-    "excess_of_pair",
-    "from_odometer",
-    "laplace_reduction",
-    "plain_gaussian_scale",
     "post_process",
-    "post_processed_table",
-    "precision_weighted",
     "release_until",
-    "sparse_vector_scales",
     "stopped_by",
 ]

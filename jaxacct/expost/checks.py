@@ -35,7 +35,7 @@ class Check(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What ``epsilon`` means."""
+        """The definition of ex-post privacy under which ``epsilon`` counts."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class PlainGaussian(_Renyi):
         _validate.count(checks=self.checks)
 
     def start(self, key: Array) -> None:
-        """Nothing to keep."""
+        """Returns None: this check keeps no secret between answers."""
         return None
 
     def ask(self, key: Array, state: None, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
@@ -181,7 +181,7 @@ class PublicScore:
         _validate.finite(threshold=self.threshold)
 
     def start(self, key: Array) -> None:
-        """Nothing to keep."""
+        """Returns None: this check keeps no secret between answers."""
         return None
 
     def ask(self, key: Array, state: None, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:

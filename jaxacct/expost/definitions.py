@@ -18,13 +18,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
+
+__all__ = [
+    "ApproximateExPost",
+    "Definition",
+    "ExPostResult",
+    "ImmunityWarning",
+    "ProbabilisticExPost",
+    "PureExPost",
+    "RenyiExPost",
+    "post_process",
+]
 
 
 class ImmunityWarning(UserWarning):
@@ -131,7 +142,7 @@ class AtOneOrder:
 
 
 @_register
-class Result:
+class ExPostResult:
     """What an ex-post mechanism returned, and what its epsilon means; a pytree (the definition is static).
 
     Attributes:
@@ -161,24 +172,49 @@ class Result:
         """The delta of the definition, 0 where it has none."""
         return getattr(self.definition, "delta", 0.0)
 
+    @classmethod
+    def from_odometer(
+        cls, output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[Any], *, delta: float
+    ) -> ExPostResult:
+        """A probabilistic odometer's reading as a delta-probabilistic ex-post result (Appendix A).
+
+        Args:
+            output: of the whole fully adaptive interaction.
+            spent: the odometer COMP, called as ``spent(*parameters)``; valid in the sense of Rogers et al. 2016 and
+                2023 (Definition 3.1): except with probability ``delta`` the interaction's privacy loss is at most
+                what it returns, at every point where one may stop.
+            parameters: the privacy parameters that the interaction ended up with.
+            delta: the odometer's failure probability, in (0, 1).
+
+        Raises:
+            ValueError: a ``delta`` out of range, or a negative or NaN epsilon returned by ``spent``.
+
+        A `RenyiOdometer` needs no such validity from elsewhere: `convert` its result instead.
+        """
+        _validate.function(spent=spent)
+        _validate.scalar(_validate.probability, delta=delta)
+        if not isinstance(parameters, Sequence):
+            raise ValueError(f"parameters must be a sequence, got {parameters!r:.200}")
+        return cls(output, spent(*parameters), ProbabilisticExPost(delta))
+
 
 def post_process(released: Any, f: Callable[[Any, ArrayLike], object]) -> Any:
     """``f`` applied to what was released, with its epsilon kept (the paper's circled dot, equations 6 and 7).
 
     Args:
-        released: a `Result`, or a mechanism: a callable that returns one.
+        released: an `ExPostResult`, or a mechanism: a callable that returns one.
         f: called as ``f(output, epsilon)``; it may be random (with a key of its own) but must not look at the data.
 
     Returns:
-        A `Result` with the new output, or a callable that returns one. The definition is what post-processing
+        An `ExPostResult` with the new output, or a callable that returns one. The definition is what post-processing
         leaves: `ProbabilisticExPost` drops to `ApproximateExPost`, with an `ImmunityWarning`.
     """
     _validate.function(f=f)
-    if not isinstance(released, Result):
-        _validate.instance(Result | Callable, released=released)
+    if not isinstance(released, ExPostResult):
+        _validate.instance(ExPostResult | Callable, released=released)
 
         @functools.wraps(released, updated=())
-        def mechanism(*args: object, **kwargs: object) -> Result:
+        def mechanism(*args: object, **kwargs: object) -> ExPostResult:
             return post_process(released(*args, **kwargs), f)
 
         return mechanism
@@ -190,4 +226,4 @@ def post_process(released: Any, f: Callable[[Any, ArrayLike], object]) -> Any:
             ImmunityWarning,
             stacklevel=2,
         )
-    return Result(f(released.output, released.epsilon), released.epsilon, after)
+    return ExPostResult(f(released.output, released.epsilon), released.epsilon, after)

@@ -14,7 +14,7 @@ from jaxacct._numerics.manual_axes import while_loop
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.expost.conversions import approximate_epsilon
-from jaxacct.expost.definitions import Result
+from jaxacct.expost.definitions import ExPostResult
 from jaxacct.filters.amounts import caller_dtype
 
 T = TypeVar("T")
@@ -29,14 +29,14 @@ class Released:
     """What `release_until` and `compose_until` return: the last release, its cost, and what the way there published.
 
     Attributes:
-        result: a `Result` whose output is the last release made.
+        result: an `ExPostResult` whose output is the last release made.
         steps: how many releases were made.
         passed: whether the last one passed the check. False means that no release was left, and it either failed or
             was not checked.
         scores: shape (m,): the scores that the check published, NaN where it published none.
     """
 
-    result: Result
+    result: ExPostResult
     steps: Array
     passed: Array
     scores: Array
@@ -61,7 +61,7 @@ class Released:
 
 
 def scalar(score: Array) -> Array:
-    """``score`` itself."""
+    """Returns ``score`` if it is a scalar and raises ValueError otherwise."""
     try:
         _validate.number(accurate=score)
     except ValueError:

@@ -22,7 +22,7 @@ from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.host import at_hand, not_negative, on_host
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
+from jaxacct.expost.definitions import AtOneOrder, ExPostResult, RenyiExPost
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.described import word_of
@@ -106,9 +106,9 @@ class RenyiOdometer(AtOneOrder):
         total = _sum(state.pieces)
         return array_module(own, total).where(own, total, np.inf)
 
-    def result(self, output: object, state: RenyiOdometerState) -> Result:
+    def result(self, output: object, state: RenyiOdometerState) -> ExPostResult:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
-        return Result(output, self.spent(state), self.definition)
+        return ExPostResult(output, self.spent(state), self.definition)
 
 
 def _sum(pieces: Array) -> Array:

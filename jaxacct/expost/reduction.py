@@ -27,12 +27,15 @@ from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
 
+__all__ = ["brownian_path", "brownian_step", "laplace_path", "precision_weighted_path"]
 
-def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+
+def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
 
-    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected). The releases 1 to i are
-    ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at them (Section 5).
+    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
+    releases 1 to i are ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at
+    them (Section 5).
     The path is drawn from its least time upwards, where increments are independent.
 
     Args:
@@ -54,14 +57,16 @@ def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, s
     return _released(_brownian, key, value, epsilons, order, sensitivity)
 
 
-def precision_weighted(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
-    """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian`, from fresh noise.
+def precision_weighted_path(
+    key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
+) -> Any:
+    """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian_path`, from fresh noise.
 
     Release i is the average of i independent Gaussian releases, of variances
     order sensitivity^2 / (2 (epsilons_j - epsilons_(j-1))) and weights proportional to their inverses. Equal
     budgets repeat a release (infinite variance, weight 0).
 
-    Arguments, result and errors are those of `brownian`.
+    Arguments, result and errors are those of `brownian_path`.
     """
     return _released(_precision_weighted, key, value, epsilons, order, sensitivity)
 
@@ -90,7 +95,7 @@ def brownian_step(
             shapes with ``spent`` 0: it is multiplied by 0.
         spent: the epsilon of the last release, 0 before the first one; scalar.
         epsilon: of the next release, at least ``spent`` and above 0; scalar. Equal ones repeat the release.
-        order, sensitivity: as for `brownian`, the same in every step.
+        order, sensitivity: as for `brownian_path`, the same in every step.
 
     Returns:
         A pytree like ``value``; NaN where traced parameters make no sense.
@@ -125,7 +130,7 @@ def brownian_step(
         return _noise.released(key, draw, dtype, value, previous)
 
 
-def laplace_reduction(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
     """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
 
     The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
@@ -133,7 +138,7 @@ def laplace_reduction(key: Array, value: object, epsilons: ArrayLike, *, sensiti
     of the larger scale: (1 + b^2 t^2) / (1 + B^2 t^2) = (b/B)^2 + (1 - (b/B)^2) / (1 + B^2 t^2) are the
     characteristic functions of the increment's two descriptions.
 
-    ``sensitivity`` is the l1 sensitivity of the whole tree; otherwise as `brownian`.
+    ``sensitivity`` is the l1 sensitivity of the whole tree; otherwise as `brownian_path`.
     """
     return _released(_laplace, key, value, epsilons, 2.0, sensitivity)
 

@@ -14,7 +14,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.checks import Check
-from jaxacct.expost.definitions import Definition, Result
+from jaxacct.expost.definitions import Definition, ExPostResult
 from jaxacct.expost.loop import Progress, Released, loop, scalar
 from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
 from jaxacct.expost.sources import Source
@@ -161,10 +161,10 @@ def _loop_arguments(check: object, disjoint: object, progress: object, **functio
     _validate.truth(disjoint=disjoint)
 
 
-def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: object) -> Result:
-    parts = Result(output, spent, have), Result(None, check.epsilon, check.definition)
+def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: object) -> ExPostResult:
+    parts = ExPostResult(output, spent, have), ExPostResult(None, check.epsilon, check.definition)
     both = stopped_by(*parts) if disjoint else compose(*parts)
-    return Result(output, both.epsilon, both.definition)
+    return ExPostResult(output, both.epsilon, both.definition)
 
 
 @in_float64

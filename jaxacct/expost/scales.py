@@ -19,6 +19,8 @@ from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usab
 
 _NEWTON = 40
 
+__all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
+
 
 def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
     """Standard deviation of Gaussian noise for ``checks`` answers that are (order, epsilon)-Rényi together.

@@ -22,7 +22,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import AtOneOrder, Definition, PureExPost
 from jaxacct.expost.parameters import UP, check_order, check_row, check_sizes, usable, usable_order
-from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
+from jaxacct.expost.reduction import brownian_path, laplace_path, precision_weighted_path
 from jaxacct.filters.amounts import caller_dtype
 
 
@@ -31,7 +31,7 @@ class Source(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What the epsilons mean."""
+        """The definition of ex-post privacy under which the epsilons count."""
         ...
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
@@ -47,7 +47,7 @@ class _Reduction:
     """Sources whose latest release holds all earlier ones: they cost what the latest one does."""
 
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
-        """The budgets themselves."""
+        """The budgets: the first i releases cost what the i-th does alone."""
         return epsilons
 
 
@@ -72,25 +72,25 @@ class _Gaussian(AtOneOrder):
 
 @_register
 class Brownian(_Reduction, _Gaussian):
-    """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
+    """The Brownian mechanism; see `brownian_path` for the arguments and the theorem."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
-        return brownian(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+        """All releases, as a pytree with a leading axis of the budgets."""
+        return brownian_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
 
 
 @_register
 class PrecisionWeighted(_Reduction, _Gaussian):
-    """The sequential precision-weighted Gaussian mechanism; see `precision_weighted`."""
+    """The sequential precision-weighted Gaussian mechanism; see `precision_weighted_path`."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
-        return precision_weighted(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+        """All releases, as a pytree with a leading axis of the budgets."""
+        return precision_weighted_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
 
 
 @_register
 class LaplaceReduction(_Reduction):
-    """Laplace noise reduction; see `laplace_reduction` (``sensitivity`` is in l1)."""
+    """Laplace noise reduction; see `laplace_path` (``sensitivity`` is in l1)."""
 
     value: object
     sensitivity: ArrayLike
@@ -101,8 +101,8 @@ class LaplaceReduction(_Reduction):
         check_sizes(sensitivity=self.sensitivity)
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
-        """All releases."""
-        return laplace_reduction(key, self.value, epsilons, sensitivity=self.sensitivity)
+        """All releases, as a pytree with a leading axis of the budgets."""
+        return laplace_path(key, self.value, epsilons, sensitivity=self.sensitivity)
 
 
 @_register

@@ -7,8 +7,7 @@ float64 epsilons where everything was concrete, and in the program's float type,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +21,10 @@ from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
     ApproximateExPost,
     Definition,
+    ExPostResult,
     ProbabilisticExPost,
     PureExPost,
     RenyiExPost,
-    Result,
 )
 from jaxacct.expost.parameters import in_caller_dtype
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
@@ -33,7 +32,7 @@ from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
 _LEAKY = ApproximateExPost | ProbabilisticExPost  # the definitions with a delta
 
 
-def compose(*results: Result) -> Result:
+def compose(*results: ExPostResult) -> ExPostResult:
     """Adaptive composition: all outputs, and the sum of the epsilons.
 
     Each mechanism may have been chosen by looking at all earlier outputs and epsilons, if it satisfied its
@@ -48,9 +47,9 @@ def compose(*results: Result) -> Result:
         ValueError: no results, or definitions that do not compose.
     """
     if not results:
-        raise ValueError("results must hold at least one Result, got none")
+        raise ValueError("results must hold at least one ExPostResult, got none")
     for result in results:
-        _validate.instance(Result, results=result)
+        _validate.instance(ExPostResult, results=result)
     definitions = [result.definition for result in results]
     rest = {type(d) if isinstance(d, _LEAKY) else d for d in definitions}
     rest = rest - {PureExPost()} or rest
@@ -60,10 +59,10 @@ def compose(*results: Result) -> Result:
     kind = rest.pop()
     total = math.fsum(result.delta for result in results)  # rounded once
     definition = kind if isinstance(kind, Definition) else kind(min(inflated(total, 2.0**-50), 1.0))
-    return Result(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
+    return ExPostResult(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
 
 
-def stopped_by(released: Result, check: Result) -> Result:
+def stopped_by(released: ExPostResult, check: ExPostResult) -> ExPostResult:
     """Algorithm 1: releases that a private check on *disjoint* data stopped; epsilon is the larger one, not the sum.
 
     Neighbours differ in one record, which is in one of the two parts: the other part's likelihood ratios cancel.
@@ -78,7 +77,7 @@ def stopped_by(released: Result, check: Result) -> Result:
     Raises:
         ValueError: definitions that the theorem does not cover, or of different orders.
     """
-    _validate.instance(Result, released=released, check=check)
+    _validate.instance(ExPostResult, released=released, check=check)
     definitions = {released.definition, check.definition}
     if any(not isinstance(d, PureExPost | RenyiExPost) for d in definitions):
         raise ValueError("released and check must be ex-post Rényi or pure, got " + " and ".join(map(str, definitions)))
@@ -86,10 +85,10 @@ def stopped_by(released: Result, check: Result) -> Result:
     if len(definitions) > 1:
         raise ValueError(f"released and check must have one order, got {released.order} and {check.order}")
     output = (released.output, check.output)
-    return Result(output, _total([released.epsilon, check.epsilon], largest=True), definitions.pop())
+    return ExPostResult(output, _total([released.epsilon, check.epsilon], largest=True), definitions.pop())
 
 
-def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
+def convert(result: ExPostResult, to: Definition, *, tight: bool = True) -> ExPostResult:
     """The same output with the epsilon that its definition implies in another one.
 
     At the same epsilon, pure implies every other, Rényi implies Rényi at a smaller order (Jensen's inequality),
@@ -100,7 +99,7 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
     Raises:
         ValueError: a definition that is not implied.
     """
-    _validate.instance(Result, result=result)
+    _validate.instance(ExPostResult, result=result)
     _validate.instance(PureExPost | RenyiExPost | ApproximateExPost | ProbabilisticExPost, to=to)
     have = result.definition
     implied = (
@@ -109,12 +108,12 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
         or (isinstance(have, _LEAKY) and isinstance(to, ApproximateExPost | type(have)) and have.delta <= to.delta)
     )
     if implied:
-        return Result(result.output, result.epsilon, to)
+        return ExPostResult(result.output, result.epsilon, to)
     if not (isinstance(have, RenyiExPost) and isinstance(to, _LEAKY) and 0 < to.delta < 1):
         raise ValueError(f"to must be implied by {have}, got {to}")
     best = tight and isinstance(to, ApproximateExPost)
     epsilon = approximate_epsilon(result.epsilon, order=have.order, delta=to.delta, tight=best)
-    return Result(result.output, in_caller_dtype(epsilon, up=True), to)
+    return ExPostResult(result.output, in_caller_dtype(epsilon, up=True), to)
 
 
 def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | ApproximateDP:
@@ -138,29 +137,6 @@ def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | Approx
     if isinstance(definition, PureExPost):
         return PureDP(cap)
     return ApproximateDP(cap, getattr(definition, "delta", 0.0))
-
-
-def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[Any], *, delta: float) -> Result:
-    """A probabilistic odometer's reading as a delta-probabilistic ex-post result (Appendix A).
-
-    Args:
-        output: of the whole fully adaptive interaction.
-        spent: the odometer COMP, called as ``spent(*parameters)``; valid in the sense of Rogers et al. 2016 and
-            2023 (Definition 3.1): except with probability ``delta`` the interaction's privacy loss is at most
-            what it returns, at every point where one may stop.
-        parameters: the privacy parameters that the interaction ended up with.
-        delta: the odometer's failure probability, in (0, 1).
-
-    Raises:
-        ValueError: a ``delta`` out of range, or an epsilon returned by ``spent`` that is none.
-
-    The ex-post Rényi `odometer` needs no such validity from elsewhere: `convert` its result instead.
-    """
-    _validate.function(spent=spent)
-    _validate.scalar(_validate.probability, delta=delta)
-    if not isinstance(parameters, Sequence):
-        raise ValueError(f"parameters must be a sequence, got {parameters!r:.200}")
-    return Result(output, spent(*parameters), ProbabilisticExPost(delta))
 
 
 def _total(epsilons: Sequence[ArrayLike], *, largest: bool = False) -> Array:

@@ -13,22 +13,21 @@ filter                   accepts (or the number in brackets)         theorem    
 `gdp_residue`            anything                                    residue filters, Thm 5    bound
 `residue`                anything                                    residue filters, Thm 1    bound
 `natural`                a declared family                           residue filters, Thm 6    bound, or none
-`priced_box`             sampled Gaussians of a box                  residue filters, Thm 1    bound, near worst case
-`priced_menu`            what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
+`sampled_gaussian`       sampled Gaussians of a box                  residue filters, Thm 1    bound, near worst case
+`menu`                   what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
 `approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8      f-DP filters, Thm 4.3     asymptotic only
 ======================== =========================================== ========================= =======================
 
 The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD` as a query too; `pure_dp`, `zcdp`,
 `renyi` and `gdp` refuse one with mass at an infinite loss, as a lattice law of a continuous mechanism has it.
 
-`priced_menu(..., online=True)` prices queries off the menu too, outside of compiled code.
+`menu(..., online=True)` prices queries off the menu too, outside of compiled code.
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
-One account for each example, who pays for their own gradient: `individual_priced_box` and `individual_priced_menu`
-(bounds), `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
+`per_example` keeps one account of any filter above for each example, who pays for their own gradient.
 
-`from_epsilon` makes the filter of a name from an (epsilon, delta) target.
+`for_target` makes the filter of a name from an (epsilon, delta) target.
 
 `natural_approximate_dp` and `additive_profile`, whose guarantees are far above their budgets, live in
 :mod:`jaxacct.adversary`; their names here are aliases that warn, for one release.
@@ -40,9 +39,12 @@ why, and `lower_budget` makes a state for a smaller budget.
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-import warnings
-
 # `A as A`: the types of states have names here, and no pages.
+from jaxacct.filters.accounts.any_filter import IndividualFilter
+from jaxacct.filters.accounts.approximate_gdp import IndividualApproximateGDPFilter
+from jaxacct.filters.accounts.per_example import per_example
+from jaxacct.filters.accounts.priced_box import IndividualPricedBoxFilter
+from jaxacct.filters.accounts.priced_menu import IndividualPricedMenuFilter
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.additive.gdp import GDPFilter, gdp
 from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
@@ -60,8 +62,8 @@ from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCD
 from jaxacct.filters.amounts import SpentState as SpentState
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.boxes.priced_box import priced_box
-from jaxacct.filters.from_epsilon import from_epsilon
+from jaxacct.filters.boxes.priced_box import sampled_gaussian
+from jaxacct.filters.for_target import for_target
 from jaxacct.filters.guarantees import (
     AnyOrderGuarantee,
     GDPGuarantee,
@@ -74,13 +76,9 @@ from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.lowering import lower_budget
 from jaxacct.filters.marks import check_state
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, menu
 from jaxacct.filters.menus.units import MenuState as MenuState
 from jaxacct.filters.odometer import Odometer, odometer
-from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
-from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
-from jaxacct.filters.per_example.priced_box import IndividualPricedBoxFilter, individual_priced_box
-from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, individual_priced_menu
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
 from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
@@ -124,46 +122,23 @@ __all__ = [
     "check_residue",
     "check_state",
     "constant_schedules",
-    "from_epsilon",
+    "for_target",
     "gaussian_menu",
     "gdp",
     "gdp_residue",
     "halting_scan",
-    "individual",
-    "individual_approximate_gdp",
-    "individual_priced_box",
-    "individual_priced_menu",
     "lower_budget",
+    "menu",
     "natural",
     "odometer",
+    "per_example",
     "plan_epsilon",
     "plan_order",
     "prepare",
-    "priced_box",
-    "priced_menu",
     "pure_dp",
     "renyi",
     "renyi_any",
     "residue",
+    "sampled_gaussian",
     "zcdp",
 ]
-
-_IN_ADVERSARY = (
-    "AdditiveProfileFilter",
-    "NaturalApproximateDPFilter",
-    "additive_profile",
-    "natural_approximate_dp",
-)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _IN_ADVERSARY:
-        raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
-    from jaxacct import adversary
-
-    warnings.warn(
-        f"jaxacct.filters.{name} is of theoretical interest only and has moved: use jaxacct.adversary.{name}",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(adversary, name)

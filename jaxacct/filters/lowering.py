@@ -48,7 +48,7 @@ def lower_budget(filter: Any, state: Any, lower: Any) -> Any:
     `approximate_gdp`
     `gdp_residue`                                the mu^2 of Gaussians that dominate what ran; an error after a query
                                                  with an atom at infinity (a sampled Gaussian, all that takes slack)
-    `priced_menu`                                the worst of all histories that cost as much, for menus of the same
+    `menu`                                       the worst of all histories that cost as much, for menus of the same
                                                  (sampled) Gaussians and nothing else, without ``online=True``
     `natural`                                    the counts, for the same declared family
     ============================================ =====================================================================

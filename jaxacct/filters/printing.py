@@ -44,6 +44,7 @@ def printed_as(name: str, *shown: str) -> Callable[[T], T]:
 
     def wrap(cls: T) -> T:
         cls.__repr__ = represent  # type: ignore[method-assign]
+        cls._name = name  # type: ignore[attr-defined]
         return cls
 
     return wrap

@@ -13,7 +13,7 @@ such an accountant (``dp_accounting.calibrate_dp_mechanism``, jax_privacy's plan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxacct._on_demand import on_demand
 
@@ -39,20 +39,12 @@ __all__ = [
     "to_dp_event",
 ]
 
-_load, __dir__ = on_demand(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except ModuleNotFoundError as missing:
-        package = (missing.name or "").split(".")[0]
-        if (missing.name or "").startswith("jax_privacy.accounting"):
-            raise ImportError(
-                f"jaxacct.interop.{name} is for jax_privacy up to 2.1; later ones take interop.Accountant as it is: "
-                "BandMFConfig.calibrate(accountant_fn=interop.Accountant)"
-            ) from None
-        if package not in ("dp_accounting", "jax_privacy"):
-            raise
-        extra = " 'jaxacct[interop]'" if package == "dp_accounting" else " jax-privacy"
-        raise ImportError(f"jaxacct.interop.{name} needs {package}: pip install{extra}") from None
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "jax_privacy.accounting": "is for jax_privacy up to 2.1; later ones take interop.Accountant as it is: "
+        "BandMFConfig.calibrate(accountant_fn=interop.Accountant)",
+        "jax_privacy": "needs jax_privacy: pip install jax-privacy",
+        "dp_accounting": "needs dp_accounting: pip install 'jaxacct[interop]'",
+    },
+)

@@ -75,7 +75,7 @@ class Reading:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing is revealed."""
+        """Whether the reading reveals nothing, so that it costs nothing."""
         return self.private and not (self.parts or self.is_curve)
 
     @property

@@ -106,7 +106,7 @@ def mixture(event: dp_event.MixtureOfGaussiansDpEvent, relation: str) -> Reading
         return Reading()
     if deviation == 0.0:
         return Reading(private=False)
-    return leaf(mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+    return leaf(mechanisms.RandomSensitivityGaussian(deviation, sensitivities, weights), relation, is_sum=True)
 
 
 def zcdp(event: dp_event.ZCDpEvent, relation: str) -> Reading:

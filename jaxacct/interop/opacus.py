@@ -158,8 +158,8 @@ class BudgetStop:
     released.
 
     Args:
-        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians: `priced_menu` of the steps that the
-            run may take, `priced_box` of a range of noise, `renyi`.
+        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians: `menu` of the steps that the
+            run may take, `sampled_gaussian` of a range of noise, `renyi`.
         optimizer: an Opacus ``DPOptimizer`` or another of the types that `check_optimizer` knows.
         loader: the loader that feeds it, which is checked by `check_loader`.
 

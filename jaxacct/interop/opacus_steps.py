@@ -89,7 +89,7 @@ def charged_step(optimizer: Any, rate: float) -> tuple[float, float]:
     noise, without sampling.
 
     Raises:
-        ValueError: an optimizer that `check_optimizer` refuses; noise or a rate that is none.
+        ValueError: an optimizer that `check_optimizer` refuses; a bad noise multiplier or rate.
     """
     check_optimizer(optimizer)
     noise, rate = valid_step(optimizer.noise_multiplier, rate)

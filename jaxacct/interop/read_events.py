@@ -13,8 +13,8 @@ from jaxacct import _validate, mechanisms
 from jaxacct.interop import noise_events
 from jaxacct.interop.composition import MOST, Reading
 from jaxacct.interop.noise_events import inside, leaf, moves
-from jaxacct.interop.selection import repeated
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.selection import PrivateSelection
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
 _FixedSize = dp_event.SampledWithoutReplacementDpEvent | dp_event.SampledWithReplacementDpEvent
@@ -180,7 +180,10 @@ def _truncated(event: dp_event.TruncatedSubsampledGaussianDpEvent, relation: str
 
 
 def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading:
-    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), relation)
+    inner = _read(event.event, relation)
+    if not inner.private or inner.is_nothing:
+        return inner
+    return leaf(PrivateSelection(inner.mechanism(), float(event.mean), float(event.shape)), relation)
 
 
 _READERS: dict[type, Callable[[Any, str], Reading]] = {

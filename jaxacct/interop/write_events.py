@@ -27,7 +27,7 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
 
     Args:
         mechanism: one with an event: `Gaussian`, `GDP`, `Laplace`, `DiscreteLaplace`, `RandomizedResponse`,
-            `MixtureOfGaussians`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
+            `RandomSensitivityGaussian`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
             `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement` and `Composed` of such; where
             dp_accounting has their events, `ApproximateDP`, `DiscreteGaussian` and `Exponential` as well. Scalar
             parameters.
@@ -84,7 +84,7 @@ def _response(mechanism: mechanisms.RandomizedResponse, relation: str) -> dp_eve
     return dp_event.RandomizedResponseDpEvent(k / (1.0 + (k - 1) * math.exp(-epsilon)) * math.exp(-epsilon) * _DOWN, k)
 
 
-def _mixture(mechanism: mechanisms.MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
+def _mixture(mechanism: mechanisms.RandomSensitivityGaussian, relation: str) -> dp_event.DpEvent:
     sensitivities, weights = ([_scalar(x) for x in each] for each in (mechanism.sensitivities, mechanism.weights))
     return dp_event.MixtureOfGaussiansDpEvent(_scalar(mechanism.sigma), sensitivities, weights)
 
@@ -108,7 +108,7 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     mechanisms.Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),
     mechanisms.DiscreteLaplace: _discrete_laplace,
     mechanisms.RandomizedResponse: _response,
-    mechanisms.MixtureOfGaussians: _mixture,
+    mechanisms.RandomSensitivityGaussian: _mixture,
     mechanisms.ZeroConcentratedDP: lambda m, relation: dp_event.ZCDpEvent(_scalar(m.rho)),
     mechanisms.PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
     mechanisms.PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),

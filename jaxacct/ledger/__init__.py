@@ -10,40 +10,12 @@
 
 `Ledger` holds any filter's state in one SQLite file, or in PostgreSQL for a team on several machines. It is charged
 before anything is released, in one transaction; every question and answer is kept in a chain of hashes; what goes wrong
-has a name in :mod:`.errors`. ``jaxacct ledger`` is the same on the command line.
+has a name in :mod:`.errors`, all of them kinds of `LedgerError`. ``jaxacct ledger`` is the same on the command line.
 """
 
-from jaxacct.ledger.errors import (
-    LedgerBusy,
-    LedgerCorrupted,
-    LedgerError,
-    LedgerFull,
-    LedgerMismatch,
-    LedgerMissing,
-    LedgerTampered,
-    LedgerTooNew,
-    LedgerUnavailable,
-)
+from jaxacct.ledger import errors
+from jaxacct.ledger.errors import LedgerError
 from jaxacct.ledger.ledger import Ledger
-from jaxacct.ledger.reading import Amount, Reading
-from jaxacct.ledger.records import Entry
 from jaxacct.ledger.registry import register
-from jaxacct.ledger.verify import Verification
 
-__all__ = [
-    "Amount",
-    "Entry",
-    "Ledger",
-    "LedgerBusy",
-    "LedgerCorrupted",
-    "LedgerError",
-    "LedgerFull",
-    "LedgerMismatch",
-    "LedgerMissing",
-    "LedgerTampered",
-    "LedgerTooNew",
-    "LedgerUnavailable",
-    "Reading",
-    "Verification",
-    "register",
-]
+__all__ = ["Ledger", "LedgerError", "errors", "register"]

@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class Chain:
-    """The records of ``store``."""
+    """The records of a store, as one chain of hashes."""
 
     policy: Policy  # once it is known
 
@@ -87,7 +87,7 @@ class Chain:
             policy = Policy(record["filter"])
         except LedgerError:
             raise
-        except Exception as problem:  # whatever a filter makes of fields that are none
+        except Exception as problem:  # whatever a filter raises on damaged fields
             raise LedgerCorrupted(f"{self.store} states no filter: {problem}") from problem
         stated = (record["filter_digest"], record["state"], record["schema"])
         if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):

@@ -7,6 +7,18 @@ make no sense are plain ValueErrors.
 
 from __future__ import annotations
 
+__all__ = [
+    "LedgerBusy",
+    "LedgerCorrupted",
+    "LedgerError",
+    "LedgerFull",
+    "LedgerMismatch",
+    "LedgerMissing",
+    "LedgerTampered",
+    "LedgerTooNew",
+    "LedgerUnavailable",
+]
+
 
 class LedgerError(RuntimeError):
     """The base class of all errors of a ledger."""

@@ -60,7 +60,7 @@ class Policy:
         if isinstance(filter, ResidueFilter):
             raise ValueError(
                 "filter must be one that a ledger can write down, got ResidueFilter, which holds functions: make the "
-                "ledger for filters.gdp_residue (any query), filters.priced_menu (a list) or filters.priced_box "
+                "ledger for filters.gdp_residue (any query), filters.menu (a list) or filters.sampled_gaussian "
                 "(sampled Gaussians of a range)"
             )
         identity = canonical.encoded(filter, "filter")

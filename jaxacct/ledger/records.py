@@ -101,7 +101,7 @@ def parsed(seq: object, body: object, digest: object, previous: str | None = Non
 
 
 def head_of(seq: int, digest: str) -> str:
-    """``"17:3f..."``: number and hash."""
+    """The number and the hash of a record as one word, ``"17:3f..."``."""
     return f"{seq}:{digest}"
 
 

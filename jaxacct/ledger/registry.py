@@ -14,7 +14,8 @@ _MODULES = {
         "AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter NaturalFilter Odometer "
         "Prepared PricedBoxFilter PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
     ),
-    "jaxacct.adversary": "AdditiveProfileFilter NaturalApproximateDPFilter",
+    "jaxacct.adversary.filters.additive_profile": "AdditiveProfileFilter",
+    "jaxacct.adversary.filters.natural_approximate_dp": "NaturalApproximateDPFilter",
     "jaxacct.filters.residues.natural": "_Declared",
     "jaxacct.losses.grids.grid": "LossGrid",
     "jaxacct.losses.curves.pld": "PLD",

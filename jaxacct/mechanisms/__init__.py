@@ -6,9 +6,9 @@ from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
 from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
 from jaxacct.mechanisms.gaussian import GDP, Gaussian
 from jaxacct.mechanisms.laplace import Laplace
-from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.random_allocation import RandomAllocation
+from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
 from jaxacct.mechanisms.randomized_response import ApproximateDP, PureDP, RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
@@ -16,6 +16,7 @@ from jaxacct.mechanisms.shuffled import Shuffled
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.user_level import UserLevel
 from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
@@ -30,11 +31,11 @@ __all__ = [
     "FromTables",
     "Gaussian",
     "Laplace",
-    "MixtureOfGaussians",
     "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
     "RandomAllocation",
+    "RandomSensitivityGaussian",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithReplacement",
@@ -42,5 +43,6 @@ __all__ = [
     "Shuffled",
     "Skellam",
     "TruncatedPoisson",
+    "UserLevel",
     "ZeroConcentratedDP",
 ]

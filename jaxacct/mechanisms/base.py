@@ -42,7 +42,7 @@ class Mechanism:
 
     @property
     def _name(self) -> str:
-        """What errors call it."""
+        """The name by which error messages call this mechanism."""
         return type(self).__name__
 
     @property
@@ -105,7 +105,7 @@ class Mechanism:
         return self
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
-        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.fixed_direction.FixedDirection`.
+        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.known_attack.KnownAttack`.
 
         Args:
             direction: ``"remove"`` or ``"add"``: whether the record goes or comes.
@@ -153,8 +153,8 @@ class Mechanism:
             return AntipodalTablePair(self._one_pair("remove", "PoissonSampled"), rate.value, rate.rest)
         raise ValueError(
             f"relation 'replace' has no analysis for PoissonSampled of {self._name}; it has one for Gaussian, "
-            "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
-            "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "Laplace, RandomSensitivityGaussian, FromTables and other mechanisms of few outcomes. Otherwise a replaced "
+            "record is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
             "(2 epsilon, (1 + exp(epsilon)) delta)"
         )
 

@@ -58,7 +58,7 @@ class Composed(Mechanism):
         _validate.count(steps=self.steps)
 
     def parts(self) -> Runs:
-        """The (mechanism, steps) pairs."""
+        """The mechanisms, each with the number of its runs."""
         steps = self.steps if isinstance(self.steps, tuple) else (self.steps,) * len(self.mechanisms)
         return list(zip(self.mechanisms, steps, strict=True))
 

@@ -1,4 +1,4 @@
-"""`Laplace`: the Laplace mechanism."""
+"""`Laplace`: Laplace noise on a query with an l1 sensitivity."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
-from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -38,7 +38,7 @@ class RandomAllocation(Mechanism):
     table of ratios is of use (for Gaussians below some 0.05 and above 10^4 sensitivities), the upper bound is that of
     k runs whose batches are known, the lower one that of a single batch. Proofs: docs/proofs/random-allocation.md.
 
-    Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
+    Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.menu``)
     see what the allocation hides, those of Rényi type do not.
 
     Bounds are computed by FFT (``jaxacct.mechanisms.allocation``) when numbers are known, inside `jit` on a CPU by a
@@ -103,7 +103,7 @@ class RandomAllocation(Mechanism):
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
-        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
+        return unchecked(KnownAttack, mechanism=of_witness(self, relation))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
         """What a test makes of an epoch. A replaced record adds nothing."""

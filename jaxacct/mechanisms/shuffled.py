@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
-from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -67,7 +67,7 @@ class Shuffled(Mechanism):
         return self._runs(relation, 1.0)
 
     def _witness(self, relation: str) -> Mechanism:
-        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
+        return unchecked(KnownAttack, mechanism=of_witness(self, relation))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
         inner, t, one = self.mechanism, whole_number(self.batches), np.ones(())

@@ -12,7 +12,7 @@ from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
@@ -98,7 +98,7 @@ class SampledWithReplacement(Subsample):
         return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, direction, doubt)
 
     def _witness(self, relation: str) -> Mechanism:
-        return unchecked(FixedDirection, mechanism=self)
+        return unchecked(KnownAttack, mechanism=self)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         raise ValueError(

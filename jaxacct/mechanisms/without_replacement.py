@@ -13,7 +13,7 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
-from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
@@ -105,7 +105,7 @@ class SampledWithoutReplacement(Subsample):
 
     def _witness(self, relation: str) -> Mechanism:
         found = of_witness(self, "replace")
-        return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
+        return unchecked(KnownAttack, mechanism=found) if relation == "replace" else found
 
 
 def _rounded_up(rate: Array) -> Array:

@@ -13,7 +13,7 @@ from jaxacct.plotting.audits import audits
 from jaxacct.plotting.budgets import budget, filter_comparison
 from jaxacct.plotting.curves import privacy_profile, trade_off
 from jaxacct.plotting.laws import pld
-from jaxacct.plotting.samplers import sampler_costs, samplers
+from jaxacct.plotting.samplers import samplers
 from jaxacct.plotting.sweeps import sweep
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "filter_comparison",
     "pld",
     "privacy_profile",
-    "sampler_costs",
     "samplers",
     "sweep",
     "trade_off",

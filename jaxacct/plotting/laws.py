@@ -1,4 +1,4 @@
-"""Histograms of privacy losses."""
+"""Draws privacy loss distributions as histograms."""
 
 from __future__ import annotations
 

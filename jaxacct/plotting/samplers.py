@@ -17,6 +17,8 @@ from jaxacct.plotting._style import axes_for, band, finish, next_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["NAMES", "sampler_costs", "samplers"]
+
 KNOWN = "everyone knows"
 NAMES = (*(name for name in SAMPLINGS if name != "replacement"), KNOWN)
 

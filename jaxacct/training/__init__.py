@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jaxacct.training.demo.report import make_report
     from jaxacct.training.durable_runs.run import DurableRun, durable_run
     from jaxacct.training.individual import IndividualTrainState, init_individual, make_individual_step
-    from jaxacct.training.keys import RootKeys, StepKeys, fresh_keys, seeded_keys, step_keys
+    from jaxacct.training.keys import RootKeys, StepKeys, fresh_keys, secure_keys, seeded_keys, step_keys
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
@@ -105,6 +105,7 @@ __all__ = [
     "plan_sampled_budget",
     "poisson_sample",
     "sampler",
+    "secure_keys",
     "seeded_keys",
     "shard_examples",
     "step_keys",

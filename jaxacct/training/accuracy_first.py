@@ -32,6 +32,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
 from jaxacct._numerics.rounding import deflated
+from jaxacct.expost.loop import Released
 from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
@@ -144,7 +145,7 @@ def fit_until_accurate(
     keys: RootKeys | None = None,
     physical_batch: int = 256,
     progress: Callable[[str], object] | None = None,
-) -> expost.Released:
+) -> Released:
     """Trains round by round until the noisy validation accuracy reaches ``threshold``; see the module for the claim.
 
     Args:
@@ -160,7 +161,7 @@ def fit_until_accurate(
         progress: called with a line of text after each round, published facts only.
 
     Returns:
-        `jaxacct.expost.Released`, of which ``result.output`` are the last round's parameters, ``result.epsilon`` the
+        `jaxacct.expost.loop.Released`: ``result.output`` are the last round's parameters, ``result.epsilon`` is the
         larger one of the sum of what the rounds cost and ``check_epsilon``, ``scores`` the noisy accuracies. With one
         round there is nothing to stop, and the check is asked once all the same.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
+from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[int, int], object] | None
 
-FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp")
+FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
@@ -56,18 +57,20 @@ def plan_budget(
     Everything here is decided before training and from public numbers, the Rényi order included.
 
     Args:
-        filter: "priced-box" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a looser
-            bound), "gdp" (everyone in every step, rate 1) or "approximate-gdp" (asymptotic only).
+        filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
+            looser bound), "gdp" (everyone in every step, rate 1) or "approximate_gdp" (asymptotic only). ``-`` may
+            stand for ``_``.
         schedule: "constant", "warmup-decay" or "adaptive".
         epsilon: target, > 0.
         delta: in (0, 1).
         steps: planned number of steps.
         rate: sampling rate in (0, 1].
-        progress: called as ``progress(done, total)`` while the table of a "priced-box" is computed: seconds, once.
+        progress: called as ``progress(done, total)`` while the table of "sampled_gaussian" is computed: seconds, once.
 
     Raises:
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
+    filter = canonical(filter)
     _validate.one_of(FILTERS, filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)
@@ -77,11 +80,11 @@ def plan_budget(
     def planned(sigma: float) -> Schedule:
         return SCHEDULES[schedule](sigma, rate, steps)
 
-    if filter == "priced-box":
-        return _priced_box(planned, epsilon, delta, progress)
+    if filter == "sampled_gaussian":
+        return _sampled_gaussian(planned, epsilon, delta, progress)
     if filter == "gdp":
         return _gdp(planned, epsilon, delta, rate)
-    if filter == "approximate-gdp":
+    if filter == "approximate_gdp":
         return _approximate_gdp(planned, epsilon, delta)
     return _renyi(planned, epsilon, delta)
 
@@ -95,7 +98,7 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     )
 
 
-def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
+def _sampled_gaussian(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
     def within(schedule: Schedule) -> bool:
         return bool(accounting.epsilon(planned_mechanism(schedule), delta).lower <= epsilon)
 
@@ -104,7 +107,7 @@ def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: flo
     base = floor.planned[0][0] / planned(1.0).planned[0][0]  # the multiplier that ``planned`` was given, about
     most = planned(base * _ROOM)
     sigmas, rates = ([pair[i] for plan in (floor, most) for pair in plan.levels] for i in range(2))
-    box = filters.priced_box(
+    box = filters.sampled_gaussian(
         sigma=(min(sigmas), max(sigmas)),
         rate=(min(rates), max(rates)),
         epsilon=epsilon,
@@ -123,9 +126,9 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
     if rate != 1:
         raise ValueError(
             f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
-            "use --rate 1, or --filter priced-box"
+            "use --rate 1, or --filter sampled_gaussian"
         )
-    budget = filters.from_epsilon("gdp", epsilon, delta)
+    budget = filters.for_target("gdp", epsilon, delta)
     # A little short of the budget: steps that are charged one by one round more often than their sum does.
     whole = deflated(float(budget.mu) ** 2, 1e-9)
 
@@ -140,11 +143,11 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
     if not (max(rates) < 0.2 or min(rates) > 0.8):
         wrong = next((rate for rate in rates if 0.2 <= rate <= 0.8), max(rates))
         raise ValueError(
-            f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
-            ": use --filter priced-box between"
+            f"rate must stay below 0.2 or above 0.8 for the approximate_gdp filter, got {wrong:g} in the plan"
+            ": use --filter sampled_gaussian between"
         )
     regime = "small" if max(rates) < 0.2 else "large"
-    budget = filters.from_epsilon("approximate_gdp", epsilon, delta, regime=regime)
+    budget = filters.for_target("approximate_gdp", epsilon, delta, regime=regime)
     whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:

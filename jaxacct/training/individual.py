@@ -101,7 +101,7 @@ def make_individual_step(
 
     Args:
         loss, optimizer, physical_batch, donate: as in :func:`jaxacct.training.make_step`.
-        filter: `jaxacct.filters.individual_priced_menu`, `individual_approximate_gdp` or `individual` of any filter
+        filter: from `jaxacct.filters.per_example`
             for as many examples as ``data`` will hold; charged in units of the clip norm.
         clip_norm: L2 bound C of each example's gradient; the noise has standard deviation sigma * C.
         norms: ``norms(params, data)``, (size,): everybody's gradient norm, example by example; by default

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.training import chacha20
 
 # Keys are derived from keys here, some by two numbers in a row: the step's and the leaf's. Of JAX's generators,
 # unsafe_rbg folds a number in by exclusive or, so that step 0 of leaf 1 and step 1 of leaf 0 have one key; and keys of
 # rbg are not independent under vmap.
-_GENERATOR = "threefry2x32"
+_GENERATORS = ("threefry2x32", chacha20.GENERATOR)
+_NAMES = " or ".join(map(str, _GENERATORS))
 _WHY = "others derive the same key, and so the same noise, twice"
 
 
@@ -55,10 +57,23 @@ def fresh_keys() -> RootKeys:
     Each root takes all 64 bits of a threefry key from ``os.urandom``. ``jax.random.key(seed)`` would hold
     32 bits of a seed, few enough to try them all. Sixty-four bits are what JAX's generator offers; it is a
     good statistical generator and not a cryptographic one, so the guarantee is for an adversary who does
-    not search 2^64 keys.
+    not search 2^64 keys; `secure_keys` are for one who does.
     """
-    words = jnp.asarray(np.frombuffer(os.urandom(16), dtype=np.uint32).reshape(2, 2))
-    return RootKeys(*(jax.random.wrap_key_data(word, impl="threefry2x32") for word in words))
+    return _from_system(2, "threefry2x32")
+
+
+def secure_keys() -> RootKeys:
+    """Keys of a cryptographic generator, ChaCha20 (RFC 8439), each of 256 bits of the operating system's entropy.
+
+    They go wherever `fresh_keys` go. Coins and noise are then what nobody who does not know the roots can tell from
+    fair ones, as far as is known of ChaCha20, whatever else of the run they see; a step takes a little longer.
+    """
+    return _from_system(8, chacha20.GENERATOR)
+
+
+def _from_system(words: int, generator: Any) -> RootKeys:
+    roots = np.frombuffer(os.urandom(2 * 4 * words), dtype=np.uint32).reshape(2, words)
+    return RootKeys(*(jax.random.wrap_key_data(jnp.asarray(root), impl=generator) for root in roots))
 
 
 def seeded_keys(seed: int) -> RootKeys:
@@ -128,14 +143,14 @@ def check_step_keys(keys: object) -> None:
 
 
 def check_key(key: object) -> None:
-    """Raises ValueError where a pair of keys stands for one, or a key is of another generator than threefry."""
+    """Raises ValueError where a pair of keys stands for one, or a key is of another generator than `_GENERATORS`."""
     if isinstance(key, RootKeys | StepKeys):
         raise ValueError(
             f"key must be one key, got {type(key).__name__}: pass the sampling or noise of "
             "training.step_keys(roots, number)"
         )
-    if isinstance(key, jax.Array) and (name := str(jax.random.key_impl(key))) != _GENERATOR:
-        raise ValueError(f"key must be one of the generator {_GENERATOR}, got one of {name}: {_WHY}")
+    if isinstance(key, jax.Array) and (found := jax.random.key_impl(key)) not in _GENERATORS:
+        raise ValueError(f"key must be one of the generator {_NAMES}, got one of {found}: {_WHY}")
 
 
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
@@ -143,11 +158,9 @@ def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) ->
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
     if not all(_validate.is_key(key) for key in keys):
         raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
-    for name in (str(jax.random.key_impl(key)) for key in keys):
-        if name != _GENERATOR:
-            raise ValueError(
-                f"keys must be {kind.__name__} of the generator {_GENERATOR}, got {name}: {_WHY}; {instead}"
-            )
+    for found in map(jax.random.key_impl, keys):
+        if found not in _GENERATORS:
+            raise ValueError(f"keys must be {kind.__name__} of the generator {_NAMES}, got {found}: {_WHY}; {instead}")
     if _is_same(*keys):
         raise ValueError(
             f"keys must be {kind.__name__} of two different keys, got one twice: its noise would tell the coins; "

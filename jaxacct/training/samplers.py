@@ -21,7 +21,7 @@ from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, menu
 from jaxacct.mechanisms import (
     PoissonSampled,
     RandomAllocation,
@@ -68,9 +68,9 @@ class Sampler:
         """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
 
         Raises:
-            ValueError: see :func:`jaxacct.filters.priced_menu`.
+            ValueError: see :func:`jaxacct.filters.menu`.
         """
-        return priced_menu([self.mechanism], epsilon=epsilon, delta=delta)
+        return menu([self.mechanism], epsilon=epsilon, delta=delta)
 
 
 def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:

@@ -66,7 +66,7 @@ class Schedule(NamedTuple):
     levels: tuple[tuple[float, float], ...] = ()
 
     def menu(self) -> list[Gaussian | PoissonSampled]:
-        """Every query that the schedule may make: for `filters.priced_menu`, or for :func:`jaxacct.training.on_levels`.
+        """Every query that the schedule may make: for `filters.menu`, or for :func:`jaxacct.training.on_levels`.
 
         Raises:
             ValueError: a schedule whose levels are not listed.

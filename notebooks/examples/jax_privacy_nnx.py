@@ -54,7 +54,7 @@ def main(epsilon: float = 3.0, sigma: float = 2.0, rate: float = 0.1, most: int 
     x, y = np.asarray(data.train_x, np.float32), np.asarray(data.train_y)
     graph, params = nnx.split(Network(nnx.Rngs(0)), nnx.Param)
     schedule = schedule_of(sigma, rate, most)
-    budget = filters.priced_menu(schedule.menu(), epsilon=epsilon, delta=DELTA)
+    budget = filters.menu(schedule.menu(), epsilon=epsilon, delta=DELTA)
 
     def loss(params, batch, key):  # one example with its batch axis
         logits = nnx.merge(graph, params)(batch[0])

@@ -33,7 +33,7 @@ def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int 
     x, y = np.asarray(data.train_x), np.asarray(data.train_y)
     model = training.build("linear", x.shape[1:], data.classes, 0)
     levels = [PoissonSampled(Gaussian(level), float(np.float32(rate))) for level in (sigma, 1.5 * sigma)]
-    budget = filters.priced_menu(levels, epsilon=epsilon, delta=DELTA)
+    budget = filters.menu(levels, epsilon=epsilon, delta=DELTA)
 
     def batch_loss(params, batch):  # jax_privacy hands over one example with its batch axis
         return model.loss(params, jax.tree.map(lambda leaf: leaf[0], batch))

@@ -35,7 +35,7 @@ def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int 
     model = training.functional(net, net.init(jax.random.key(0), x[:1]))
 
     schedule = training.adaptive(sigma, rate, 300)
-    budget = filters.priced_menu(schedule.menu(), epsilon=epsilon, delta=DELTA)
+    budget = filters.menu(schedule.menu(), epsilon=epsilon, delta=DELTA)
     keys = training.fresh_keys()
     private = training.filtered_aggregate(budget, schedule, keys, clip_norm=CLIP, size=len(x))
     optimizer = optax.chain(private, optax.adam(5e-3))  # 1: was optax.adam(5e-3)

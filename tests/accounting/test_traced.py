@@ -17,9 +17,9 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     ZeroConcentratedDP,
 )
 from tests.truth import contour_delta
@@ -165,7 +165,7 @@ def test_derivatives_in_every_number(kind):
     [
         (Laplace, 2.0**-9),
         (lambda s: PoissonSampled(Laplace(s), 0.25), 2.0**-5),
-        (lambda s: MixtureOfGaussians(s, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)), 2.0**-9),
+        (lambda s: RandomSensitivityGaussian(s, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)), 2.0**-9),
         (RandomizedResponse, 2.0**-9),
         (sampled, 2.0**-9),
         (lambda s: PoissonSampled(FromTables(P, Q), s / 4), 2.0**-9),

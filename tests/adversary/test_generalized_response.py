@@ -8,7 +8,7 @@ import pytest
 
 import jaxacct
 from jaxacct import LossGrid, TradeOff, dominates
-from jaxacct.adversary import GeneralizedResponse, rounded
+from jaxacct.adversary import GeneralizedResponse
 from tests import finite
 
 
@@ -25,7 +25,7 @@ def test_random_symmetric_experiments_lie_between_their_roundings():
         half = finite.random_experiment(rng, 3, singular=False)
         exact = [(p / 2, q / 2) for p, q in half] + [(q / 2, p / 2) for p, q in half]
         query = TradeOff(*finite.as_arrays(exact))
-        down, up = rounded(query, np.array([0.2, 0.5, 1.1, 1.7]))
+        down, up = GeneralizedResponse.enclosing(query, np.array([0.2, 0.5, 1.1, 1.7]))
         assert sum(up.masses) == pytest.approx(1.0, abs=1e-12)
         assert dominates(up.trade_off(), query, tolerance=1e-13).word == "yes"
         assert dominates(query, down.trade_off(), tolerance=1e-13).word == "yes"
@@ -35,7 +35,7 @@ def test_random_symmetric_experiments_lie_between_their_roundings():
 def test_mechanisms_lie_between_their_roundings():
     ends = np.linspace(0.1, 6.0, 60)
     for mechanism in (jaxacct.Gaussian(1.0), jaxacct.Laplace(1.0), jaxacct.ApproximateDP(0.55, 0.01)):
-        down, up = rounded(mechanism, ends)
+        down, up = GeneralizedResponse.enclosing(mechanism, ends)
         epsilon = np.array([0.0, 0.31, 1.0, 2.0])
         truth = jaxacct.delta(mechanism, epsilon)
         grid = LossGrid(1 / 64, -640, 1281)
@@ -47,11 +47,11 @@ def test_mechanisms_lie_between_their_roundings():
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match="epsilons must increase"):
-        rounded(jaxacct.Gaussian(1.0), [1.0, 0.5])
+        GeneralizedResponse.enclosing(jaxacct.Gaussian(1.0), [1.0, 0.5])
     with pytest.raises(ValueError, match="query must be one run with a symmetric loss"):
-        rounded(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.1), [1.0])
+        GeneralizedResponse.enclosing(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.1), [1.0])
     with pytest.raises(ValueError, match="masses must sum up to 1"):
         GeneralizedResponse([1.0], [0.5])
     law = TradeOff(np.array([0.5, 0.5]), np.array([0.9, 0.1]))
     with pytest.raises(ValueError, match="symmetric"):
-        rounded(law, [1.0])
+        GeneralizedResponse.enclosing(law, [1.0])

@@ -14,7 +14,7 @@ from jaxacct.adversary import (
     counterexample,
     is_free,
     natural_filter_cost,
-    residue,
+    natural_residue,
     residue_condition,
     totally_ordered_closure,
 )
@@ -172,11 +172,11 @@ def test_residues():
     assert broken.verdict == -1
     assert broken.excess == pytest.approx(89 / 216 - 3 / 8, abs=1e-12)
     assert residue_condition(budget, 0, family, 2)
-    left = residue(budget, 0, family, 3)
+    left = natural_residue(budget, 0, family, 3)
     # sup{R_2 * R_2, R_3}: at alpha = 0.1 the smaller of the two trade-off curves, or the hull below both.
     both = [finite.compose(*[finite.randomized_response(2)] * 2), finite.randomized_response(3)]
     assert float(left.trade_off(0.1)) <= float(min(finite.trade_off(x, F(1, 10)) for x in both)) + 1e-12
-    assert residue(response(1.1), 0, family, 3) is None
+    assert natural_residue(response(1.1), 0, family, 3) is None
 
 
 @pytest.mark.slow  # a lattice of 5,401 points
@@ -224,4 +224,4 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match=r"tolerance must be .* got -1"):
         natural_filter_cost(GDP(1.0), [GDP(0.5)], 2, tolerance=-1)
     with pytest.raises(ValueError, match="query must be an index"):
-        residue(GDP(1.0), 2, [response(2)], 2)
+        natural_residue(GDP(1.0), 2, [response(2)], 2)

@@ -9,7 +9,7 @@ import pytest
 
 import jaxacct
 from jaxacct import ApproximateDP, LossGrid, RandomizedResponse
-from jaxacct.adversary import Rule, any_order, multisets, units, worst_case
+from jaxacct.adversary import Rule, worst_case
 from tests import finite
 
 LOG2 = math.log(2)
@@ -47,7 +47,7 @@ def truths(start, allowed, rounds, orders=ORDERS):
 
 
 def test_on_the_lattice_bounds_meet_at_the_brute_force_value():
-    rule = multisets([TWO, FOUR, FAILING], lambda n: n[0] <= 2 and n[1] + n[2] <= 1)
+    rule = Rule.of_counts([TWO, FOUR, FAILING], lambda n: n[0] <= 2 and n[1] + n[2] <= 1)
 
     def allowed(n, left):
         grown = [tuple(m + (i == q) for i, m in enumerate(n)) for q in range(3)]
@@ -61,7 +61,7 @@ def test_on_the_lattice_bounds_meet_at_the_brute_force_value():
 
 
 def test_units_and_timed_rules():
-    by_units = units([TWO, FOUR], [1, 2], 3)
+    by_units = Rule.additive([TWO, FOUR], [1, 2], 3)
     step = lambda left, _: [(q, left - c) for q, c in enumerate((1, 2)) if c <= left]  # noqa: E731
     on = np.log([0.5, 1.0, 2.0, 4.0])
     enclosed(worst_case(by_units, 3, grid=GRID).hockey_stick(on), truths(3, step, 3, on), 1e-9)
@@ -77,7 +77,7 @@ def test_units_and_timed_rules():
 
 @pytest.mark.parametrize("epsilon", [0.0, LOG2, -LOG2])
 def test_the_strategy_attains_the_lower_bound(epsilon):
-    found = worst_case(multisets([TWO, FOUR], lambda n: n[0] <= 2 and n[1] <= 1 and sum(n) < 3), 2, grid=GRID)
+    found = worst_case(Rule.of_counts([TWO, FOUR], lambda n: n[0] <= 2 and n[1] <= 1 and sum(n) < 3), 2, grid=GRID)
     strategy = found.strategy(epsilon)
 
     def play(played, state, loss, p, q):
@@ -100,7 +100,7 @@ def test_the_strategy_attains_the_lower_bound(epsilon):
 @pytest.mark.slow  # a lattice of 801 points; test_lattices plays on smaller ones
 def test_continuous_queries_are_enclosed_by_their_composition():
     grid = LossGrid(1 / 32, -400, 801)
-    rule = any_order([jaxacct.Gaussian(2.0), jaxacct.Laplace(3.0)])
+    rule = Rule.unrestricted([jaxacct.Gaussian(2.0), jaxacct.Laplace(3.0)])
     found = worst_case(rule, 2, grid=grid, record=False)
     # Gaussians dominate here, so that the worst analyst plays two of them.
     orders = np.array([-0.5, 0.0, 0.3, 1.0, 2.0])
@@ -117,7 +117,7 @@ def test_continuous_queries_are_enclosed_by_their_composition():
 def test_losses_off_the_lattice_and_beyond_it_stay_enclosed():
     queries = [RandomizedResponse(math.log(3)), RandomizedResponse(0.36), ApproximateDP(0.7, 0.01)]
     grid = LossGrid(0.1, -12, 25)
-    rule = any_order(queries)
+    rule = Rule.unrestricted(queries)
     exact = jaxacct.adversary.natural_filter_cost(ApproximateDP(0.0, 1.0), queries, 3)
     fine = exact.hockey_stick(ORDERS)
     coarse = worst_case(rule, 3, grid=grid).hockey_stick(ORDERS)
@@ -128,12 +128,12 @@ def test_losses_off_the_lattice_and_beyond_it_stay_enclosed():
 
 def test_progress_and_errors():
     seen = []
-    worst_case(any_order([TWO]), 12, grid=GRID, progress=lambda done, total: seen.append((done, total)))
+    worst_case(Rule.unrestricted([TWO]), 12, grid=GRID, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (12, 12)
     assert seen == sorted(seen)
     with pytest.raises(ValueError, match="queries must have at least one member"):
-        worst_case(any_order([]), 2)
+        worst_case(Rule.unrestricted([]), 2)
     with pytest.raises(ValueError, match=r"rounds must be a whole number .* got 0"):
-        worst_case(any_order([TWO]), 0)
+        worst_case(Rule.unrestricted([TWO]), 0)
     with pytest.raises(ValueError, match="costs must be as many"):
-        units([TWO], [1, 2], 3)
+        Rule.additive([TWO], [1, 2], 3)

@@ -21,10 +21,10 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomAllocation,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
     SampledWithReplacement,
     Shuffled,
@@ -103,7 +103,7 @@ def test_reference_tables_are_enclosed(reference):
 CASES = {
     "laplace": (Laplace(2.0), 12, 1.0),
     "sampled laplace": (PoissonSampled(Laplace(1.0), 0.2), 1, 0.1),
-    "mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 30, 0.8),
+    "mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 30, 0.8),
     "categories": (RandomizedResponse(0.4, 4), 9, 1.0),
     "sampled response": (PoissonSampled(RandomizedResponse(1.0), 0.3), 12, 0.8),
     "approximate": (ApproximateDP(0.5, 1e-4), 10, 1.5),
@@ -113,7 +113,7 @@ CASES = {
     "response, many": (RandomizedResponse(1e-3), 10**6, 1.0),
     "laplace, many": (Laplace(50.0), 4000, 2.0),
     "replaced, sampled": (PoissonSampled(Gaussian(1.0), 0.1), 100, 1.0, "replace"),
-    "replaced mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
+    "replaced mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
     "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
     "replaced table": (PoissonSampled(FromTables([0.7, 0.3, 0.0], [0.3, 0.69, 0.01]), 0.3), 3, 0.3, "replace"),
     "replaced rare output": (PoissonSampled(FromTables([0.5, 0.5], [1e-300, 1.0]), 0.999), 3, 1.6, "replace"),
@@ -198,7 +198,7 @@ def test_what_is_certified_is_said():
         held = json.loads(found.to_json())
         held["certifies"] = "the worst case"
         with pytest.raises(ValueError, match="certifies must be"):
-            jaxacct.read_certificate(json.dumps(held))
+            jaxacct.certificates.read_certificate(json.dumps(held))
 
 
 def test_an_epsilon_may_be_infinite_or_0():
@@ -210,7 +210,7 @@ def test_what_is_no_certificate_is_refused_and_named():
     found = jaxacct.certify(Gaussian(3.0), epsilon=0.6, digits=12)
     for text in ("", "{}", "[1]", '{"certificate": 1}', found.to_json().replace("Gaussian", "open")):
         with pytest.raises(ValueError, match="certificate must be"):
-            jaxacct.read_certificate(text)
+            jaxacct.certificates.read_certificate(text)
     for path, other, message in (
         (("certificate",), 2, "version must be 1, got 2"),
         (("answer", "lower"), "0.1x", "decimal number"),
@@ -230,7 +230,7 @@ def test_what_is_no_certificate_is_refused_and_named():
             place = place[key]
         place[path[-1]] = other
         with pytest.raises(ValueError, match=message):
-            jaxacct.read_certificate(json.dumps(held))
+            jaxacct.certificates.read_certificate(json.dumps(held))
 
 
 def leaves(held, path=()):
@@ -252,7 +252,7 @@ def others(value):
 
 def is_confirmed(text):
     try:
-        return jaxacct.read_certificate(text).check()
+        return jaxacct.certificates.read_certificate(text).check()
     except ValueError:
         return False
 
@@ -283,9 +283,9 @@ def test_a_certificate_holds_nothing_but_question_and_answer():
     """An edited method and bits, and a second answer, passed the check."""
     found = jaxacct.certify(SAMPLED, epsilon=1.0, digits=8)
     text = found.to_json()
-    assert jaxacct.read_certificate(text).to_json() == text
+    assert jaxacct.certificates.read_certificate(text).to_json() == text
     for more in ('"method": "proof by oracle", ', '"bits": 1000000, ', '"answer": {"lower": "0", "upper": "1e-9"}, '):
-        read = jaxacct.read_certificate(text.replace('"answer": {', more + '"answer": {', 1))
+        read = jaxacct.certificates.read_certificate(text.replace('"answer": {', more + '"answer": {', 1))
         assert "holds" in read.altered
         assert not read.check()
     for old, new in (
@@ -303,10 +303,12 @@ def test_a_certificate_holds_nothing_but_question_and_answer():
         assert not is_confirmed(text.replace(old, new, 1))
     # How it is spelled is no part of it.
     spelled = json.dumps(json.loads(text), indent=2, sort_keys=True).replace('"epsilon": 1.0', '"epsilon": 1e0')
-    assert jaxacct.read_certificate(spelled).to_json() == text
+    assert jaxacct.certificates.read_certificate(spelled).to_json() == text
     unbounded = json.loads(text) | {"answer": {"lower": "0", "upper": "inf"}}
-    assert jaxacct.read_certificate(json.dumps(unbounded)).check()
-    assert not jaxacct.read_certificate(json.dumps(unbounded | {"answer": {"lower": "inf", "upper": "inf"}})).check()
+    assert jaxacct.certificates.read_certificate(json.dumps(unbounded)).check()
+    assert not jaxacct.certificates.read_certificate(
+        json.dumps(unbounded | {"answer": {"lower": "inf", "upper": "inf"}})
+    ).check()
 
 
 @pytest.mark.parametrize("steps", [90, 100])

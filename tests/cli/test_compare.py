@@ -49,7 +49,7 @@ def test_the_thorough_filters_and_other_accountants_join(capsys):
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
     assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
-    assert rows["priced_menu"]["steps"] <= exact["steps"]
+    assert rows["menu"]["steps"] <= exact["steps"]
     assert rows["gdp_residue"]["steps"] <= exact["steps"]
     assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)
 

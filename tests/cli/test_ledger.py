@@ -42,7 +42,7 @@ def test_a_budget_s_life(run, tmp_path):
     assert (code, out) == (0, "released   (id 1)\n")
     code, out, _ = run("show team.db --last 2")
     assert code == 0
-    assert out.startswith("GDPFilter: 2 of 3 requests admitted, 1 not yet released")
+    assert out.startswith("gdp: 2 of 3 requests admitted, 1 not yet released")
     assert "43.76 % of the budget" in out
     assert [line.split()[0] for line in out.splitlines()[4:6]] == ["2", "3"]
     code, out, _ = run("show team.db --json")

@@ -28,8 +28,8 @@ def test_help_lists_the_commands_and_the_filters(capsys):
     assert "train" in call(capsys, "--help")[1]
     code, out, _ = call(capsys, "train", "--help")
     assert code == 0
-    assert "approximate-gdp" in out
-    assert "default: priced-box" in out
+    assert "approximate_gdp" in out
+    assert "default: sampled_gaussian" in out
 
 
 def test_missing_extras_are_named_with_the_way_to_install_them(capsys, monkeypatch):

@@ -68,7 +68,7 @@ def broken(grid=GRID) -> list[PLD]:
 def menu(scale: float = 1.0) -> Any:
     """Two sampled Gaussians."""
     entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
-    return filters.priced_menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
+    return filters.menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
 
 
 NATURAL = (Gaussian(10.0),)
@@ -306,14 +306,14 @@ CASES = {
         refuses=lambda: [-1, 2, Gaussian(4.0), PoissonSampled(Gaussian(np.float32(4.0)), 0.5)],
         rejects=lambda: [(law(STEP), "menu"), (0.5, "query must be")],
     ),
-    "approximate-gdp-small": Case(
+    "approximate_gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),
         lambda t: PoissonSampled(Gaussian(3.0 * t), 0.1),
         PoissonSampled(Gaussian(0.1), 0.1),
         None,
         is_bound=False,
     ),
-    "approximate-gdp-large": Case(
+    "approximate_gdp-large": Case(
         lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
         lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9),
         PoissonSampled(Gaussian(0.1), 0.9),

@@ -57,9 +57,10 @@ CASES = {
     "GDP": Case(j.GDP),
     "Gaussian": Case(Gaussian),
     "Laplace": Case(j.Laplace),
-    "MixtureOfGaussians": Case(lambda x: j.MixtureOfGaussians(x, (0.0, 1.0), (0.5, 0.5)), heavy=True),
+    "RandomSensitivityGaussian": Case(lambda x: j.RandomSensitivityGaussian(x, (0.0, 1.0), (0.5, 0.5)), heavy=True),
     "PermuteAndFlip": Case(j.PermuteAndFlip, certified=False),
     "PoissonSampled": Case(lambda x: j.PoissonSampled(Gaussian(x), 0.1), REPLACED),
+    "PrivateSelection": Case(lambda x: j.PrivateSelection(Gaussian(x), 3.0, 1.0), certified=False, traced=False),
     "PureDP": Case(j.PureDP),
     "RandomAllocation": Case(lambda x: j.RandomAllocation(Gaussian(x), 5)),
     "RandomizedResponse": Case(j.RandomizedResponse),
@@ -69,5 +70,6 @@ CASES = {
     "Shuffled": Case(lambda x: j.Shuffled(Gaussian(x), 5)),
     "Skellam": Case(lambda x: j.Skellam(4 * x)),
     "TruncatedPoisson": Case(lambda x: j.TruncatedPoisson(Gaussian(x), 0.1, 12, 50), REPLACED),
+    "UserLevel": Case(lambda x: j.UserLevel(Gaussian(x), 0.1, 3), REPLACED, certified=False, heavy=True),
     "ZeroConcentratedDP": Case(j.ZeroConcentratedDP, certified=False),
 }

@@ -18,7 +18,7 @@ CERTIFIED = [(name, relation) for name, case in CASES.items() if case.certified 
 def changed(found, **answer):
     held = json.loads(found.to_json())
     held["answer"] |= answer
-    return jaxacct.read_certificate(json.dumps(held))
+    return jaxacct.certificates.read_certificate(json.dumps(held))
 
 
 @pytest.mark.parametrize(("name", "relation"), CERTIFIED)
@@ -28,7 +28,7 @@ def test_it_agrees_with_the_engine_and_holds_until_it_is_changed(name: str, rela
     bounds = jaxacct.delta(made, 0.5, relation=relation)
     assert found.encloses(float(bounds.lower), float(bounds.upper))
     assert found.relation == relation
-    again = jaxacct.read_certificate(found.to_json())
+    again = jaxacct.certificates.read_certificate(found.to_json())
     assert again.to_json() == found.to_json()
     assert again.check()
     if float(found.upper) > 0:

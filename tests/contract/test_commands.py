@@ -90,7 +90,7 @@ LINES = [
     ("train --physical-batch 0", "physical_batch must be"),
     ("train --seed -3", "seed must be"),
     ("train --filter gdp --rate 0.1", "rate must be 1 for the gdp filter"),
-    ("train --filter approximate-gdp --rate 0.5", "use --filter priced-box"),
+    ("train --filter approximate_gdp --rate 0.5", "use --filter sampled_gaussian"),
     ("train --filter zcdp", "zcdp"),
     ("train --data mnist --path /nowhere", "/nowhere"),
     ("train --data adult --path /nowhere", "/nowhere"),

@@ -34,21 +34,18 @@ class Case:
 
 def individual(make, *arguments, **named):
     """A function that makes a filter for everybody, once."""
-    return functools.cache(lambda: make(*arguments, examples=NORMS.size, **named))
+    return functools.cache(lambda: filters.per_example(make(*arguments, **named), examples=NORMS.size))
 
 
 SAMPLED = PoissonSampled(Gaussian(2.0), 0.1)
 MENU = filters.gaussian_menu((2.0, 8.0), 0.1, sigmas=4)
 CASES = {
-    "any, gdp": Case(individual(filters.individual, filters.gdp(1.0)), Gaussian(5.0)),
-    "any, renyi": Case(individual(filters.individual, filters.renyi(1.0, 1e-2, order=8)), SAMPLED),
-    "any, approximate gdp": Case(individual(filters.individual, filters.approximate_gdp(0.02)), SAMPLED, False),
-    "approximate gdp": Case(individual(filters.individual_approximate_gdp, 0.02), SAMPLED, False),
-    "priced menu": Case(
-        individual(filters.individual_priced_menu, MENU, epsilon=1.5, delta=1e-3, unit=16, points=256), SAMPLED
-    ),
-    "priced box": Case(
-        individual(filters.individual_priced_box, sigma=(1.2, 1.5), rate=0.05, epsilon=1.0, delta=1e-3),
+    "any, gdp": Case(individual(filters.gdp, 1.0), Gaussian(5.0)),
+    "any, renyi": Case(individual(filters.renyi, 1.0, 1e-2, order=8), SAMPLED),
+    "approximate gdp": Case(individual(filters.approximate_gdp, 0.02), SAMPLED, False),
+    "menu": Case(individual(filters.menu, MENU, epsilon=1.5, delta=1e-3, unit=16, points=256), SAMPLED),
+    "sampled gaussian": Case(
+        individual(filters.sampled_gaussian, sigma=(1.2, 1.5), rate=0.05, epsilon=1.0, delta=1e-3),
         PoissonSampled(Gaussian(1.2), 0.05),
     ),
 }

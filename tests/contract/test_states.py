@@ -35,7 +35,7 @@ OTHERS = {
     "natural-undeclared": [lambda: filters.natural(law(31 * 0.125), grid=GRID, relation="replace")],
     "natural-approximate-dp": [lambda: adversary.natural_approximate_dp(1.0, 2e-4, rounds=300, grid=SYMMETRIC)],
     "additive-profile": [lambda: adversary.additive_profile(1.0, 1e-6, rounds=99)],
-    "approximate-gdp-small": [lambda: filters.approximate_gdp(0.05, regime="large")],
+    "approximate_gdp-small": [lambda: filters.approximate_gdp(0.05, regime="large")],
 }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_states_of_another_kind_of_filter_in_the_same_clothes_are_refused():
     bands = adversary.additive_profile(1.0, 1e-6, rounds=9)
     for other in (filters.pure_dp(1.0), filters.zcdp(1.0), filters.approximate_gdp(1.0), bands):
         assert refused(filters.gdp(1.0), 0.1, other.init())
-    box = filters.priced_box(sigma=(1.2, 1.5), rate=0.05, epsilon=1.0, delta=1e-3)
+    box = filters.sampled_gaussian(sigma=(1.2, 1.5), rate=0.05, epsilon=1.0, delta=1e-3)
     query, priced = PoissonSampled(Gaussian(1.3), 0.05), menu()
     for mine, other, asked in ((box, priced, query), (priced, box, 0)):
         exhausted = other.init()._replace(spent=jnp.int32(int(other.budget)))
@@ -182,7 +182,7 @@ def test_states_of_another_kind_of_filter_in_the_same_clothes_are_refused():
         assert mine.update(asked, mine.init())[0]
     assert int(box.price(query)) < 2**31 - 1
     assert int(jax.jit(lambda state: box.price(query, state))(priced.init())) == 2**31 - 1
-    louder = filters.priced_box(sigma=(1.2, 1.5), rate=0.05, epsilon=1.1, delta=1e-3)
+    louder = filters.sampled_gaussian(sigma=(1.2, 1.5), rate=0.05, epsilon=1.1, delta=1e-3)
     assert refused(box, query, louder.init())
 
 
@@ -232,8 +232,7 @@ def in_a_module(text, function):
 def test_units_of_a_menu_with_online_prices_are_another_menus():
     """They do not say what ran, as `lower_budget` takes it, nor are they charged to the same promise."""
     plain, online = (
-        filters.priced_menu([PureDP(1.0)], epsilon=2.5, delta=1e-5, unit=16, points=256, online=one)
-        for one in (False, True)
+        filters.menu([PureDP(1.0)], epsilon=2.5, delta=1e-5, unit=16, points=256, online=one) for one in (False, True)
     )
     assert int(plain.budget) == int(online.budget)
     for mine, other in ((plain, online), (online, plain)):
@@ -288,10 +287,13 @@ def test_a_loop_names_a_foreign_state_and_stops_at_once_on_a_traced_one():
 
 
 INDIVIDUAL = {
-    "any": lambda mu, n: filters.individual(filters.gdp(mu), examples=n),
-    "approximate": lambda mu, n: filters.individual_approximate_gdp(0.02 * mu, examples=n),
-    "menu": lambda mu, n: filters.individual_priced_menu(
-        filters.gaussian_menu((2.0, 8.0), 0.1, sigmas=4), epsilon=1.5 * mu, delta=1e-3, examples=n, unit=16, points=256
+    "any": lambda mu, n: filters.per_example(filters.gdp(mu), examples=n),
+    "approximate": lambda mu, n: filters.per_example(filters.approximate_gdp(0.02 * mu), examples=n),
+    "menu": lambda mu, n: filters.per_example(
+        filters.menu(
+            filters.gaussian_menu((2.0, 8.0), 0.1, sigmas=4), epsilon=1.5 * mu, delta=1e-3, unit=16, points=256
+        ),
+        examples=n,
     ),
 }
 
@@ -396,7 +398,7 @@ def test_a_lowered_menu_counts_the_dearest_history():
         assert left // int(new) * int(old) <= int(high.remaining(state))
     with pytest.raises(ValueError, match="lower must have a budget between"):
         filters.lower_budget(low, low.init()._replace(spent=jnp.int32(int(low.budget))), menu(0.5))
-    others = filters.priced_menu(
+    others = filters.menu(
         [PoissonSampled(Gaussian(s), 0.1) for s in (2.0, 5.0)], epsilon=1.0, delta=1e-3, unit=16, points=256
     )
     with pytest.raises(ValueError, match="lower must"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, Ledger, filters
-from jaxacct.ledger import (
+from jaxacct.ledger.errors import (
     LedgerBusy,
     LedgerCorrupted,
     LedgerError,

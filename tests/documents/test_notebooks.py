@@ -48,6 +48,24 @@ def test_a_notebook_opens_with_the_one_install_cell(path):
     assert "REPOSITORY = " in own
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_outside_a_checkout_the_first_cell_installs_by_name_or_says_what_to_do(monkeypatch, tmp_path, status):
+    asked = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(
+        subprocess, "run", lambda args, **_: asked.append(args[-1]) or subprocess.CompletedProcess(args, status)
+    )
+    cell = compile(_install_cell(NOTEBOOKS[0]), "cell", "exec")
+    if status:
+        with pytest.raises(ImportError, match=r"Get the source of jaxacct, run pip install 'PATH/TO/IT\[\w+\]'"):
+            exec(cell, {})
+    else:
+        exec(cell, {})
+    assert len(asked) == 1
+    assert re.fullmatch(r"jaxacct\[\w+\]", asked[0])
+
+
 def _install_cell(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return "".join(next(cell["source"] for cell in cells if cell["cell_type"] == "code"))

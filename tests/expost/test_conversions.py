@@ -68,7 +68,7 @@ def appendix_d(epsilon, order, sensitivity):
 @pytest.mark.parametrize("setting", [(0.01, 20, 1 / 9044), (1.0, 2, 1.0), (0.3, 5, 0.1), (100.0, 50, 3.0)])
 def test_sparse_vector_scales_solve_appendix_d(setting):
     epsilon, order, sensitivity = setting
-    sigma, scale = (float(v) for v in expost.sparse_vector_scales(epsilon, order=order, sensitivity=sensitivity))
+    sigma, scale = (float(v) for v in expost.scales.sparse_vector_scales(epsilon, order=order, sensitivity=sensitivity))
     spent = order * sensitivity**2 / (2 * sigma**2) + 2 * sensitivity / scale
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-12)
@@ -81,7 +81,7 @@ def test_sparse_vector_scales_solve_appendix_d(setting):
 def test_a_sparse_vector_with_these_scales_keeps_its_renyi_bound():
     """P(first "above" is answer k) by quadrature over the threshold's noise, for the worst shift of the queries."""
     order, epsilon = 4.0, 0.8
-    sigma, scale = (float(v) for v in expost.sparse_vector_scales(epsilon, order=order, sensitivity=1.0))
+    sigma, scale = (float(v) for v in expost.scales.sparse_vector_scales(epsilon, order=order, sensitivity=1.0))
     noise = np.linspace(-12 * sigma, 12 * sigma, 40_001)
     weight = stats.norm.pdf(noise, 0, sigma) * (noise[1] - noise[0])
     rng = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_a_sparse_vector_with_these_scales_keeps_its_renyi_bound():
 
 
 def test_plain_gaussian_answers_compose_to_the_budget():
-    sigma = float(expost.plain_gaussian_scale(0.01, order=20, sensitivity=1 / 9044, checks=6))
+    sigma = float(expost.scales.plain_gaussian_scale(0.01, order=20, sensitivity=1 / 9044, checks=6))
     assert 6 * 20 / (2 * (9044 * sigma) ** 2) <= 0.01
     assert sigma == pytest.approx(np.sqrt(20 * 6 / (2 * 0.01)) / 9044, rel=1e-12)
 
@@ -110,8 +110,8 @@ CALLS = {
     "approximate_epsilon": lambda e: expost.approximate_epsilon(e, order=20, delta=1e-5),
     "tight": lambda e: expost.approximate_epsilon(e, order=20, delta=1e-5, tight=True),
     "bayes_factor": lambda e: expost.bayes_factor(e, order=20, confidence=0.9),
-    "plain_gaussian_scale": lambda e: expost.plain_gaussian_scale(e, order=20, sensitivity=0.1, checks=3),
-    "sparse_vector_scales": lambda e: expost.sparse_vector_scales(e, order=20, sensitivity=0.1),
+    "plain_gaussian_scale": lambda e: expost.scales.plain_gaussian_scale(e, order=20, sensitivity=0.1, checks=3),
+    "sparse_vector_scales": lambda e: expost.scales.sparse_vector_scales(e, order=20, sensitivity=0.1),
 }
 
 
@@ -137,8 +137,8 @@ def test_numbers_broadcast_jit_vmap_and_fail_closed(name):
 def test_scales_that_would_underflow_are_refused():
     """Zero noise would pass for noise."""
     for call in (
-        lambda e, s: expost.plain_gaussian_scale(e, order=2, sensitivity=s, checks=1),
-        lambda e, s: expost.sparse_vector_scales(e, order=2, sensitivity=s),
+        lambda e, s: expost.scales.plain_gaussian_scale(e, order=2, sensitivity=s, checks=1),
+        lambda e, s: expost.scales.sparse_vector_scales(e, order=2, sensitivity=s),
     ):
         with pytest.raises(ValueError, match="epsilon must be between"):
             call(1e300, 1.0)
@@ -151,9 +151,9 @@ def test_scales_that_would_underflow_are_refused():
 
 def test_an_infinite_epsilon_stays_infinite():
     assert np.isinf(expost.approximate_epsilon(np.inf, order=20, delta=1e-5))
-    found = expost.Result(0, np.inf, expost.RenyiExPost(20))
+    found = expost.ExPostResult(0, np.inf, expost.RenyiExPost(20))
     assert np.isinf(expost.convert(found, expost.ApproximateExPost(1e-5)).epsilon)
-    assert "epsilon inf" in expost.Released(found, 1, True, np.zeros(3)).report()
+    assert "epsilon inf" in expost.loop.Released(found, 1, True, np.zeros(3)).report()
 
 
 def test_bad_arguments_are_named():
@@ -162,8 +162,8 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="delta must be"):
         expost.approximate_epsilon(0.1, order=2, delta=0.0)
     with pytest.raises(ValueError, match="checks must be"):
-        expost.plain_gaussian_scale(0.1, order=2, sensitivity=1, checks=0)
+        expost.scales.plain_gaussian_scale(0.1, order=2, sensitivity=1, checks=0)
     with pytest.raises(ValueError, match="sensitivity must be"):
-        expost.sparse_vector_scales(0.1, order=2, sensitivity=0)
+        expost.scales.sparse_vector_scales(0.1, order=2, sensitivity=0)
     with pytest.raises(ValueError, match="epsilon must be"):
-        expost.sparse_vector_scales(0.0, order=2, sensitivity=1)
+        expost.scales.sparse_vector_scales(0.0, order=2, sensitivity=1)

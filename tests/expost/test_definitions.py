@@ -12,12 +12,12 @@ import jaxacct
 from jaxacct import Gaussian, PureDP, RenyiDP, expost
 from jaxacct.expost import (
     ApproximateExPost,
-    ImmunityWarning,
+    ExPostResult,
     ProbabilisticExPost,
     PureExPost,
     RenyiExPost,
-    Result,
 )
+from jaxacct.expost.definitions import ImmunityWarning
 
 ORDER = 4.0
 # Three epsilons, each shared by three of nine outcomes; one of them 0.
@@ -37,7 +37,7 @@ def fitted(tables, definition):
     low, high = np.zeros(len(tables)), np.full(len(tables), 60.0)
     for _ in range(60):
         middle = (low + high) / 2
-        fails = expost.excess(definition, tables, EPSILONS + middle[:, None]).upper > 0
+        fails = expost.exact.excess(definition, tables, EPSILONS + middle[:, None]).upper > 0
         low, high = np.where(fails, middle, low), np.where(fails, high, middle)
     return EPSILONS + high[:, None]
 
@@ -46,7 +46,7 @@ def post_processed(tables, epsilons, seed):
     rng = np.random.default_rng(seed)
     kernels = rng.dirichlet(np.full(4, 0.3), size=(len(tables), 9))
     kernels[::2] = np.eye(4)[rng.integers(0, 4, (len(tables[::2]), 9))]  # every other one deterministic
-    return jax.vmap(expost.post_processed_table)(
+    return jax.vmap(expost.exact.post_processed_table)(
         jnp.asarray(tables, jnp.float32), jnp.asarray(epsilons, jnp.float32), jnp.asarray(kernels, jnp.float32)
     )
 
@@ -59,15 +59,15 @@ def test_immune_definitions_survive_random_post_processings(name):
     definition = IMMUNE[name]
     tables = random_tables(1, 400)
     epsilons = fitted(tables, definition)
-    assert np.all(expost.excess(definition, tables, epsilons).upper <= 0)
+    assert np.all(expost.exact.excess(definition, tables, epsilons).upper <= 0)
     after, kept = post_processed(tables, epsilons, 2)
     assert after.shape == (400, 2, 36)
     # The kernels went through float32, which moves a probability by 1e-7 of itself.
     after = np.array(after, np.float64)
     after /= after.sum(-1, keepdims=True)
-    assert np.all(expost.excess(definition, after, np.asarray(kept)).upper <= 1e-4)
+    assert np.all(expost.exact.excess(definition, after, np.asarray(kept)).upper <= 1e-4)
     # Less epsilon would often not do, so the test could have failed.
-    assert np.mean(expost.excess(definition, tables, np.maximum(epsilons - 0.05, 0)).lower > 0) > 0.4
+    assert np.mean(expost.exact.excess(definition, tables, np.maximum(epsilons - 0.05, 0)).lower > 0) > 0.4
 
 
 def meiser():
@@ -80,11 +80,11 @@ def meiser():
 def test_meisers_counterexample_probabilistic_is_not_immune():
     laws, epsilons = meiser()
     definition = ProbabilisticExPost(0.2 + 1e-9)
-    assert expost.excess(definition, laws, epsilons).upper <= 0
-    merged, kept = expost.post_processed_table(laws, epsilons, np.eye(3)[[0, 0, 1, 2]])
-    assert float(expost.excess(definition, np.asarray(merged), np.asarray(kept)).lower) == pytest.approx(0.4)
+    assert expost.exact.excess(definition, laws, epsilons).upper <= 0
+    merged, kept = expost.exact.post_processed_table(laws, epsilons, np.eye(3)[[0, 0, 1, 2]])
+    assert float(expost.exact.excess(definition, np.asarray(merged), np.asarray(kept)).lower) == pytest.approx(0.4)
     # What is still true afterwards, as post_process says.
-    assert expost.excess(definition.after_post_processing, np.asarray(merged), np.asarray(kept)).upper <= 0
+    assert expost.exact.excess(definition.after_post_processing, np.asarray(merged), np.asarray(kept)).upper <= 0
 
 
 def test_probabilistic_tables_stay_approximate_under_post_processing():
@@ -94,8 +94,8 @@ def test_probabilistic_tables_stay_approximate_under_post_processing():
     after, kept = post_processed(tables, epsilons, 4)
     after = np.array(after, np.float64)
     after /= after.sum(-1, keepdims=True)
-    assert np.all(expost.excess(definition.after_post_processing, after, np.asarray(kept)).upper <= 1e-6)
-    assert np.any(expost.excess(definition, after, np.asarray(kept)).lower > 1e-3), "some of them break it"
+    assert np.all(expost.exact.excess(definition.after_post_processing, after, np.asarray(kept)).upper <= 1e-6)
+    assert np.any(expost.exact.excess(definition, after, np.asarray(kept)).lower > 1e-3), "some of them break it"
 
 
 def test_excess_is_what_exact_arithmetic_says():
@@ -109,14 +109,14 @@ def test_excess_is_what_exact_arithmetic_says():
         RenyiExPost(3): float(np.log(float(sum(a * (a / b / g) ** 2 for a, b, g in zip(p, q, growth, strict=True))))),
     }
     for definition, value in truth.items():
-        found = expost.excess_of_pair(definition, np.array(p, float), np.array(q, float), epsilons)
+        found = expost.exact.excess_of_pair(definition, np.array(p, float), np.array(q, float), epsilons)
         assert found.lower <= value <= found.upper
         assert found.upper - found.lower < 1e-13
     with pytest.raises(ValueError, match="p must sum to 1"):
-        expost.excess_of_pair(PureExPost(), [0.5, 0.4], [0.5, 0.5], [0.0, 0.0])
+        expost.exact.excess_of_pair(PureExPost(), [0.5, 0.4], [0.5, 0.5], [0.0, 0.0])
     with pytest.raises(ValueError, match="same outcomes"):
-        expost.excess_of_pair(PureExPost(), [0.5, 0.5], [0.5, 0.5], [0.0])
-    traced = jax.jit(lambda p: expost.excess_of_pair(PureExPost(), p, jnp.array([0.5, 0.5]), jnp.zeros(2)))
+        expost.exact.excess_of_pair(PureExPost(), [0.5, 0.5], [0.5, 0.5], [0.0])
+    traced = jax.jit(lambda p: expost.exact.excess_of_pair(PureExPost(), p, jnp.array([0.5, 0.5]), jnp.zeros(2)))
     assert traced(jnp.array([jnp.nan, 0.5])).upper == np.inf
     assert traced(jnp.array([0.25, 0.75])).upper >= np.log(1.5)
 
@@ -125,8 +125,8 @@ def test_impossible_outcomes_and_infinite_epsilons():
     # The pathological mechanism of Appendix A: reveals its input half of the time, and then says so.
     reveal = np.array([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
     for definition in (PureExPost(), ProbabilisticExPost(0.0), ApproximateExPost(0.0), RenyiExPost(2)):
-        assert expost.excess(definition, reveal, [0.0, np.inf, np.inf]).upper <= 1e-14
-        assert expost.excess(definition, reveal, [0.0, 5.0, 5.0]).lower >= 0.49
+        assert expost.exact.excess(definition, reveal, [0.0, np.inf, np.inf]).upper <= 1e-14
+        assert expost.exact.excess(definition, reveal, [0.0, 5.0, 5.0]).lower >= 0.49
 
 
 def test_conversions_hold_on_tables_and_the_pure_definition_implies_all():
@@ -137,14 +137,14 @@ def test_conversions_hold_on_tables_and_the_pure_definition_implies_all():
         (ApproximateExPost(0.01), False),
         (ApproximateExPost(0.01), True),
     ):
-        shifted = np.asarray(expost.convert(Result(None, epsilons, RenyiExPost(ORDER)), to, tight=tight).epsilon)
-        assert np.all(expost.excess(to, tables, shifted).upper <= 0)
-    assert np.all(expost.excess(RenyiExPost(2.5), tables, epsilons).upper <= 0), "a smaller order is implied"
+        shifted = np.asarray(expost.convert(ExPostResult(None, epsilons, RenyiExPost(ORDER)), to, tight=tight).epsilon)
+        assert np.all(expost.exact.excess(to, tables, shifted).upper <= 0)
+    assert np.all(expost.exact.excess(RenyiExPost(2.5), tables, epsilons).upper <= 0), "a smaller order is implied"
     pure = fitted(tables, PureExPost())
     finite = pure.max(-1) < 50
     assert finite.sum() > 50
     for to in (RenyiExPost(7), ProbabilisticExPost(0.01), ApproximateExPost(0.01)):
-        assert np.all(expost.excess(to, tables[finite], pure[finite]).upper <= 1e-9)
+        assert np.all(expost.exact.excess(to, tables[finite], pure[finite]).upper <= 1e-9)
 
 
 def test_adaptive_composition_adds_epsilons_on_tables():
@@ -160,7 +160,7 @@ def test_adaptive_composition_adds_epsilons_on_tables():
         first, seconds = tables[0], tables[1:]
         joint = (first[:, :, None] * np.swapaxes(seconds, 0, 1)).reshape(2, -1)
         total = (epsilons[0][:, None] + epsilons[1:]).reshape(-1) + 1e-9  # both are fitted to equality
-        assert expost.excess(both, joint, total).upper <= 1e-12
+        assert expost.exact.excess(both, joint, total).upper <= 1e-12
 
 
 def test_algorithm_1_on_tables_costs_the_larger_epsilon_and_no_less():
@@ -169,14 +169,14 @@ def test_algorithm_1_on_tables_costs_the_larger_epsilon_and_no_less():
     check = train[:, ::-1]  # about as revealing as the training part
     definition = RenyiExPost(ORDER)
     spent = fitted(train[None], definition)[0]
-    rule = expost.excess(definition, check, np.zeros(9)).upper / (ORDER - 1)  # its Rényi divergence
+    rule = expost.exact.excess(definition, check, np.zeros(9)).upper / (ORDER - 1)  # its Rényi divergence
 
     def law(i, j):
         return (train[i][:, None] * check[j]).reshape(-1)
 
     def worst(i, j, epsilons):
         flat = np.broadcast_to(epsilons[:, None], (9, 9)).reshape(-1)
-        return expost.excess(definition, np.stack([law(0, 0), law(i, j)]), flat)
+        return expost.exact.excess(definition, np.stack([law(0, 0), law(i, j)]), flat)
 
     total = np.maximum(spent, rule)
     assert worst(1, 0, total).upper <= 1e-12
@@ -191,11 +191,11 @@ def test_post_process_keeps_epsilon_and_warns_only_where_something_is_lost():
     for definition in (PureExPost(), RenyiExPost(20), ApproximateExPost(1e-5), ProbabilisticExPost(0.0)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = expost.post_process(Result(3.0, 0.5, definition), lambda y, e: (2 * y, e + 1))
+            found = expost.post_process(ExPostResult(3.0, 0.5, definition), lambda y, e: (2 * y, e + 1))
         assert found.output == (6.0, 1.5)
         assert found.epsilon == 0.5
         assert found.definition == definition.after_post_processing
-    mechanism = lambda key, x: Result(x, 0.5, ProbabilisticExPost(1e-5))  # noqa: E731
+    mechanism = lambda key, x: ExPostResult(x, 0.5, ProbabilisticExPost(1e-5))  # noqa: E731
     with pytest.warns(ImmunityWarning, match="only delta-approximate"):
         found = expost.post_process(mechanism, lambda y, _: -y)(None, 4.0)
     assert (found.output, found.definition) == (-4.0, ApproximateExPost(1e-5))
@@ -212,25 +212,29 @@ def test_table_1():
 
 
 def test_results_compose_stop_and_convert():
-    renyi, other = Result("a", 0.1, RenyiExPost(20)), Result("b", 0.2, RenyiExPost(20))
-    both = expost.compose(renyi, other, Result("c", 0.3, PureExPost()))
+    renyi, other = ExPostResult("a", 0.1, RenyiExPost(20)), ExPostResult("b", 0.2, RenyiExPost(20))
+    both = expost.compose(renyi, other, ExPostResult("c", 0.3, PureExPost()))
     assert both.output == ("a", "b", "c")
     assert 0.6 <= both.epsilon < 0.6 + 1e-14
     assert both.definition == RenyiExPost(20)
     stopped = expost.stopped_by(renyi, other)
     assert stopped.epsilon == 0.2
     assert stopped.definition == RenyiExPost(20)
-    leaky = expost.compose(Result(0, 0.1, ProbabilisticExPost(1e-5)), Result(0, 0.1, ProbabilisticExPost(1e-6)))
+    leaky = expost.compose(
+        ExPostResult(0, 0.1, ProbabilisticExPost(1e-5)), ExPostResult(0, 0.1, ProbabilisticExPost(1e-6))
+    )
     assert leaky.delta == pytest.approx(1.1e-5)
     assert leaky.delta >= 1.1e-5
-    many = expost.compose(*[Result(0, 0.0, ApproximateExPost(1e-7))] * 3000)
+    many = expost.compose(*[ExPostResult(0, 0.0, ApproximateExPost(1e-7))] * 3000)
     assert F(1e-7) * 3000 <= F(many.delta) <= F(1e-7) * 3000 * (1 + F(1, 10**14))
     approximate = expost.convert(renyi, ApproximateExPost(1e-5), tight=False)
     assert approximate.epsilon == pytest.approx(0.705943, abs=5e-7)
     assert expost.convert(renyi, ApproximateExPost(1e-5)).epsilon == pytest.approx(0.49698, abs=1e-5)
-    assert expost.from_odometer("y", lambda a, b: a + b, (0.5, 1.0), delta=1e-6).definition == ProbabilisticExPost(1e-6)
+    assert expost.ExPostResult.from_odometer(
+        "y", lambda a, b: a + b, (0.5, 1.0), delta=1e-6
+    ).definition == ProbabilisticExPost(1e-6)
     with pytest.raises(ValueError, match="share one definition and order"):
-        expost.compose(renyi, Result(0, 0.1, RenyiExPost(8)))
+        expost.compose(renyi, ExPostResult(0, 0.1, RenyiExPost(8)))
     with pytest.raises(ValueError, match="Rényi or pure"):
         expost.stopped_by(renyi, leaky)
     for have, to in (
@@ -250,7 +254,7 @@ def test_a_running_odometer_of_the_filters_reads_as_a_probabilistic_result():
     state = counter.init()
     for sigma in (20.0, 15.0):
         _, state = counter.update(Gaussian(sigma), state)
-    found = expost.from_odometer("y", lambda now: counter.loss_bound(now, 1e-6), (state,), delta=1e-6)
+    found = expost.ExPostResult.from_odometer("y", lambda now: counter.loss_bound(now, 1e-6), (state,), delta=1e-6)
     rho = 10 / 400 + 10 / 225
     assert found.definition == ProbabilisticExPost(1e-6)
     assert float(found.epsilon) == pytest.approx(rho + np.log(1e6) / 19, rel=1e-5)
@@ -282,7 +286,7 @@ def test_a_cap_makes_an_ordinary_mechanism_that_the_filters_take():
 def test_results_pass_through_jit_and_fail_closed():
     @jax.jit
     def run(x, epsilon):
-        one = Result(x, epsilon, RenyiExPost(20))
+        one = ExPostResult(x, epsilon, RenyiExPost(20))
         doubled = expost.post_process(expost.compose(one, one), lambda y, e: y[0] + y[1])
         return expost.convert(doubled, ApproximateExPost(1e-5), tight=False)
 
@@ -292,13 +296,13 @@ def test_results_pass_through_jit_and_fail_closed():
     assert 0.705943 <= float(found.epsilon) < 0.70595
     assert np.isinf(run(jnp.float32(2.0), jnp.nan).epsilon)
     with pytest.raises(ValueError, match="epsilon must be at least 0, got -1"):
-        Result(0, -1, PureExPost())
+        ExPostResult(0, -1, PureExPost())
     with pytest.raises(ValueError, match="order must be"):
         RenyiExPost(1.0)
     with pytest.raises(ValueError, match="delta must be"):
         ApproximateExPost(1.5)
     with pytest.raises(ValueError, match="concrete"):
-        jax.jit(lambda a: Result(0, 0.1, RenyiExPost(a)).epsilon)(20.0)
+        jax.jit(lambda a: ExPostResult(0, 0.1, RenyiExPost(a)).epsilon)(20.0)
 
 
 def test_the_odometer_adds_costs_rounded_up_in_either_precision():
@@ -345,7 +349,7 @@ def test_an_odometer_of_another_order_does_not_go_on_with_a_state():
     assert other.spent(mine.update(0.1, state)) == np.inf
     assert float(other.spent(state)) == pytest.approx(0.1)
     with pytest.raises(ValueError, match="state must be one"):
-        mine.spent(expost.RenyiOdometerState(state.pieces))
+        mine.spent(expost.odometer.RenyiOdometerState(state.pieces))
 
 
 def test_an_odometer_reads_damaged_sums_and_hidden_costs_as_infinite_or_says_so():

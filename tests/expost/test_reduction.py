@@ -13,7 +13,7 @@ from jaxacct import expost
 BUDGETS = np.array([0.125, 0.25, 0.25, 1.0, 4.0])
 ORDER, SENSITIVITY, RUNS = 8.0, 0.5, 40_000
 TIMES = ORDER * SENSITIVITY**2 / (2 * BUDGETS)
-GAUSSIAN = {"brownian": expost.brownian, "precision_weighted": expost.precision_weighted}
+GAUSSIAN = {"brownian": expost.reduction.brownian_path, "precision_weighted": expost.reduction.precision_weighted_path}
 
 
 @functools.cache
@@ -21,7 +21,7 @@ def sample(name, seed):
     """Releases of the value 3, float64[RUNS, m]."""
     keys = jax.random.split(jax.random.key(seed), RUNS)
     if name == "laplace":
-        release = lambda key: expost.laplace_reduction(key, 3.0, BUDGETS, sensitivity=SENSITIVITY)  # noqa: E731
+        release = lambda key: expost.reduction.laplace_path(key, 3.0, BUDGETS, sensitivity=SENSITIVITY)  # noqa: E731
     else:
         release = lambda key: GAUSSIAN[name](key, 3.0, BUDGETS, order=ORDER, sensitivity=SENSITIVITY)  # noqa: E731
     return np.asarray(jax.vmap(release)(keys), np.float64)
@@ -53,10 +53,10 @@ def test_both_algorithms_have_one_law():
 def stepped(key, epsilon_of):
     """Releases one by one, the second and third budget chosen from the release before."""
     first, second, third = jax.random.split(key, 3)
-    one = expost.brownian_step(first, 3.0, 0.0, 0.0, 0.125, order=ORDER, sensitivity=SENSITIVITY)
+    one = expost.reduction.brownian_step(first, 3.0, 0.0, 0.0, 0.125, order=ORDER, sensitivity=SENSITIVITY)
     middle = epsilon_of(one)
-    two = expost.brownian_step(second, 3.0, one, 0.125, middle, order=ORDER, sensitivity=SENSITIVITY)
-    return one, two, expost.brownian_step(third, 3.0, two, middle, 4.0, order=ORDER, sensitivity=SENSITIVITY)
+    two = expost.reduction.brownian_step(second, 3.0, one, 0.125, middle, order=ORDER, sensitivity=SENSITIVITY)
+    return one, two, expost.reduction.brownian_step(third, 3.0, two, middle, 4.0, order=ORDER, sensitivity=SENSITIVITY)
 
 
 def test_steps_have_the_law_of_the_path_and_end_alike_whatever_budget_lies_between():
@@ -71,8 +71,10 @@ def test_steps_have_the_law_of_the_path_and_end_alike_whatever_budget_lies_betwe
     above = chosen[:, 0] > 3
     np.testing.assert_allclose(chosen[above, 1], chosen[above, 0], rtol=1e-6)  # an equal budget repeats it
     with pytest.raises(ValueError, match="at least what is spent"):
-        expost.brownian_step(keys[0], 3.0, 0.0, 0.5, 0.1, order=2, sensitivity=1)
-    assert np.isnan(jax.jit(lambda e: expost.brownian_step(keys[0], 3.0, 0.0, 0.5, e, order=2, sensitivity=1))(0.1))
+        expost.reduction.brownian_step(keys[0], 3.0, 0.0, 0.5, 0.1, order=2, sensitivity=1)
+    assert np.isnan(
+        jax.jit(lambda e: expost.reduction.brownian_step(keys[0], 3.0, 0.0, 0.5, e, order=2, sensitivity=1))(0.1)
+    )
 
 
 def test_the_two_sample_test_would_notice_six_per_cent_less_noise():
@@ -104,7 +106,7 @@ def test_trees_and_batches_get_independent_noise_of_the_right_size(name):
 def test_eager_jit_and_vmap_agree_and_a_float64_program_gets_float64():
     keys = jax.random.split(jax.random.key(7), 4)
     values = jnp.arange(4.0)
-    run = lambda key, value, scale: expost.brownian(  # noqa: E731
+    run = lambda key, value, scale: expost.reduction.brownian_path(  # noqa: E731
         key, value, BUDGETS, order=ORDER, sensitivity=scale * SENSITIVITY
     )
     scales = jnp.array([1.0, 2.0, 3.0, 4.0])
@@ -115,7 +117,10 @@ def test_eager_jit_and_vmap_agree_and_a_float64_program_gets_float64():
         wide = run(keys[0], 0.0, 1.0)
     assert wide.dtype == jnp.float64
     np.testing.assert_allclose(wide, mapped[0], rtol=2e-5)
-    assert expost.brownian(keys[0], jnp.zeros(2, jnp.bfloat16), BUDGETS, order=2, sensitivity=1).dtype == jnp.bfloat16
+    assert (
+        expost.reduction.brownian_path(keys[0], jnp.zeros(2, jnp.bfloat16), BUDGETS, order=2, sensitivity=1).dtype
+        == jnp.bfloat16
+    )
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
@@ -157,10 +162,10 @@ def test_noise_that_would_underflow_is_refused_and_never_the_value_itself(name):
 def test_shapes_and_falling_budgets_are_refused():
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="epsilons must not fall"):
-        expost.brownian(key, 1.0, BUDGETS[::-1], order=2, sensitivity=1)
+        expost.reduction.brownian_path(key, 1.0, BUDGETS[::-1], order=2, sensitivity=1)
     with pytest.raises(ValueError, match=r"epsilons must have shape \(m,\)"):
-        expost.brownian(key, 1.0, 0.1, order=2, sensitivity=1)
+        expost.reduction.brownian_path(key, 1.0, 0.1, order=2, sensitivity=1)
     with pytest.raises(ValueError, match="sensitivity must be a scalar"):
-        expost.laplace_reduction(key, 1.0, BUDGETS, sensitivity=np.ones(3))
+        expost.reduction.laplace_path(key, 1.0, BUDGETS, sensitivity=np.ones(3))
     with pytest.raises(ValueError, match="order must be"):
-        expost.brownian(key, 1.0, BUDGETS, order=1, sensitivity=1)
+        expost.reduction.brownian_path(key, 1.0, BUDGETS, order=1, sensitivity=1)

@@ -144,7 +144,7 @@ def test_a_sparse_vector_passes_as_often_as_its_noise_says(margin):
         return check.ask(second, check.start(first), 0.97 + margin, 0)[0]
 
     share = float(passes(jax.random.split(jax.random.key(1), runs)).mean())
-    sigma, scale = (float(v) for v in expost.sparse_vector_scales(0.05, order=ORDER, sensitivity=1e-4))
+    sigma, scale = (float(v) for v in expost.scales.sparse_vector_scales(0.05, order=ORDER, sensitivity=1e-4))
     density = lambda z: stats.norm.pdf(z, 0, sigma) * stats.laplace.sf(z - margin, scale=scale)  # noqa: E731
     chance = integrate.quad(density, -10 * sigma, 10 * sigma, points=[margin])[0]
     assert abs(share - chance) < 4.5 * np.sqrt(0.25 / runs)

@@ -23,17 +23,17 @@ def answered(check):
 
 
 RELEASES = {
-    "brownian": single(expost.brownian),
-    "precision_weighted": single(expost.precision_weighted),
-    "laplace_reduction": lambda e, a, s: expost.laplace_reduction(KEY, jnp.zeros(16), jnp.reshape(e, 1), sensitivity=s)[
-        0
-    ],
-    "brownian_step": lambda e, a, s: expost.brownian_step(
+    "brownian": single(expost.reduction.brownian_path),
+    "precision_weighted": single(expost.reduction.precision_weighted_path),
+    "laplace_reduction": lambda e, a, s: expost.reduction.laplace_path(
+        KEY, jnp.zeros(16), jnp.reshape(e, 1), sensitivity=s
+    )[0],
+    "brownian_step": lambda e, a, s: expost.reduction.brownian_step(
         KEY, jnp.zeros(16), jnp.zeros(16), 0.0, e, order=a, sensitivity=s
     ),
     "Doubling": lambda e, a, s: expost.Doubling(jnp.zeros(16), s, order=2.0).path(KEY, jnp.reshape(e, 1))[0],
-    "plain_gaussian_scale": lambda e, a, s: expost.plain_gaussian_scale(e, order=a, sensitivity=s, checks=3),
-    "sparse_vector_scales": lambda e, a, s: jnp.stack(expost.sparse_vector_scales(e, order=a, sensitivity=s)),
+    "plain_gaussian_scale": lambda e, a, s: expost.scales.plain_gaussian_scale(e, order=a, sensitivity=s, checks=3),
+    "sparse_vector_scales": lambda e, a, s: jnp.stack(expost.scales.sparse_vector_scales(e, order=a, sensitivity=s)),
     "AboveThreshold": answered(lambda e, s: expost.AboveThreshold(0.0, e, s)),
     "SparseVector": answered(lambda e, s: expost.SparseVector(0.0, e, s, order=2.0)),
 }
@@ -53,7 +53,7 @@ def test_traced_parameters_draw_no_less_noise_than_the_floats_they_were(name):
 
 def test_equal_budgets_repeat_a_release_whichever_of_them_is_traced():
     value, last = jnp.ones(4), jnp.arange(4.0)
-    step = lambda s, e: expost.brownian_step(KEY, value, last, s, e, order=2.0, sensitivity=1.0)  # noqa: E731
+    step = lambda s, e: expost.reduction.brownian_step(KEY, value, last, s, e, order=2.0, sensitivity=1.0)  # noqa: E731
     for spent, epsilon in ((0.3, 0.3), (np.float32(0.3), 0.3)):
         both = jax.jit(step)(spent, epsilon)
         one = jax.jit(lambda e, s=spent: step(s, e))(epsilon)

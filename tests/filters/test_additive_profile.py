@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid, adversary, filters
+from jaxacct import PLD, LossGrid
 from jaxacct.adversary import additive_profile, natural_approximate_dp
 from jaxacct.mechanisms import RandomizedResponse
 from tests import stored
@@ -81,10 +81,3 @@ def test_a_prepared_law_is_of_both_directions_until_it_is_tilted_and_a_tree_that
     tilted = query.tilt(30.0)
     assert float(tilted.hockey_stick(1.0)) == pytest.approx(0.0, abs=1e-9)
     assert not bool(budget.update(tilted, budget.init())[0])
-
-
-@pytest.mark.parametrize("name", ["additive_profile", "natural_approximate_dp", "AdditiveProfileFilter"])
-def test_the_old_names_are_aliases_that_warn(name):
-    with pytest.warns(DeprecationWarning, match=f"use jaxacct.adversary.{name}"):
-        old = getattr(filters, name)
-    assert old is getattr(adversary, name)

@@ -32,7 +32,7 @@ def admitted(budget, query, most):
 
 def test_prices_that_do_not_fit_int32_admit_no_more_than_the_target_allows():
     menu = [Gaussian(3.0), Gaussian(3.0 * 66000**0.5)]
-    budget = filters.priced_menu(menu, epsilon=1.0, delta=1e-3, unit=100_000, points=2048)
+    budget = filters.menu(menu, epsilon=1.0, delta=1e-3, unit=100_000, points=2048)
     assert (np.asarray(budget.prices) > 0).all()
     runs = admitted(budget, 0, 60)
     assert runs == 0 or jaxacct.delta(menu[0], 1.0, steps=runs).lower <= 1e-3
@@ -43,8 +43,8 @@ def test_prices_that_do_not_fit_int32_admit_no_more_than_the_target_allows():
 
 
 def test_a_menu_of_prices_too_far_apart_for_memory_is_refused_by_name():
-    with pytest.raises(ValueError, match="menu must hold entries whose prices are closer"):
-        filters.priced_menu([Gaussian(3.0), Gaussian(3.0 * 2e6**0.5)], epsilon=1.0, delta=1e-3, unit=288, points=16384)
+    with pytest.raises(ValueError, match="mechanisms must hold entries whose prices are closer"):
+        filters.menu([Gaussian(3.0), Gaussian(3.0 * 2e6**0.5)], epsilon=1.0, delta=1e-3, unit=288, points=16384)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_menu_of_prices_too_far_apart_for_memory_is_refused_by_name():
     ],
 )
 def test_every_entry_that_meets_the_target_alone_is_admitted_once(menu):
-    budget = filters.priced_menu(menu, epsilon=0.8, delta=0.03)
+    budget = filters.menu(menu, epsilon=0.8, delta=0.03)
     assert [admitted(budget, position, 1) for position in range(len(menu))] == [1] * len(menu)
 
 
@@ -76,7 +76,7 @@ def used(budget, state):
 def test_an_example_pays_at_least_what_the_scalar_filter_charges_for_the_same_floats(name):
     """Python floats whose nearest float32 is larger, and ones whose nearest is smaller."""
     scalar, query = FILTERS[name]
-    each = filters.individual(scalar, examples=1)
+    each = filters.per_example(scalar, examples=1)
     for sigma in (1.1, 1.3, 0.7, 2.3, 1.9000001):
         asked = query(sigma)
         _, alone = scalar.update(asked, scalar.init())
@@ -86,7 +86,7 @@ def test_an_example_pays_at_least_what_the_scalar_filter_charges_for_the_same_fl
 
 def test_as_many_runs_fit_an_example_as_fit_the_scalar_filter():
     scalar = filters.gdp(math.sqrt(3.0 / 1.1**2) * (1 - 1e-9))
-    each = filters.individual(scalar, examples=2)
+    each = filters.per_example(scalar, examples=2)
     state, count = each.init(), 0
     for _ in range(5):
         takes_part, state = each.update(Gaussian(1.1), np.ones(2, np.float32), state)
@@ -97,7 +97,7 @@ def test_as_many_runs_fit_an_example_as_fit_the_scalar_filter():
 def test_an_individual_last_step_is_never_longer_than_what_is_left():
     """A factor just below 1 must not be rounded to 1."""
     scalar = filters.approximate_gdp(2 * (0.01 * math.expm1(1.0) / 2) * (1 - 1e-9))
-    each = filters.individual(scalar, examples=1)
+    each = filters.per_example(scalar, examples=1)
     query, norms = PoissonSampled(Gaussian(1.0), 0.1), np.ones(1, np.float32)
     _, state = each.update(query, norms, each.init())
     _, state = each.update(query, norms, state)
@@ -109,7 +109,7 @@ def test_an_online_menus_epsilon_is_finite_wherever_its_plain_menus_is_and_monot
     for epsilon in (6.0, 12.0):
         setting = dict(epsilon=epsilon, delta=1e-5, points=512, unit=32)
         menu = [PoissonSampled(Gaussian(1.0), 0.5)]
-        online, plain = (filters.priced_menu(menu, **setting, online=on).guarantee for on in (True, False))
+        online, plain = (filters.menu(menu, **setting, online=on).guarantee for on in (True, False))
         found, limit = np.asarray(online.epsilon(at)), np.asarray(plain.epsilon(at))
         assert (found[:4] <= epsilon).all()
         assert (found <= limit + 0.2).all()

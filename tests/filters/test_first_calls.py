@@ -20,11 +20,11 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
     PureDP,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     RenyiDP,
     SampledWithoutReplacement,
     ZeroConcentratedDP,
@@ -46,7 +46,7 @@ jax.monitoring.register_event_duration_secs_listener(
 NOTHING = """
 for query in (Gaussian(2.0), Laplace(2.0), Exponential(0.1), DiscreteLaplace(2.0), FromTables([0.4, 0.6], [0.6, 0.4]),
               PoissonSampled(Gaussian(2.0), 0.01), PoissonSampled(Laplace(2.0), 0.01),
-              MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5]), Composed([Gaussian(2.0), Laplace(2.0)])):
+              RandomSensitivityGaussian(2.0, [1.0, 2.0], [0.5, 0.5]), Composed([Gaussian(2.0), Laplace(2.0)])):
     for order in (8, 8.5):
         curves.renyi(query, order)
 curves.epsilon_from_renyi(0.1, 8.0, 1e-5), curves.delta_from_renyi(0.1, 8.0, 1.0)
@@ -68,7 +68,7 @@ filters.plan_order(PoissonSampled(Gaussian(2.0), 0.05), 1e-5, 2.0, steps=100)
 for make in (Gaussian, Laplace, lambda sigma: PoissonSampled(Gaussian(sigma), 0.01)):
     jaxacct.calibrate(make, 1.0, 1e-5)
 adversary.is_free(PureDP(2.0), [RandomizedResponse(0.5)], 3)
-adversary.rounded(Laplace(2.0), [0.1, 0.2])
+adversary.GeneralizedResponse.enclosing(Laplace(2.0), [0.1, 0.2])
 assert not names, len(names)
 jax.jit(lambda x: x + 1)(1.0)
 assert names
@@ -114,7 +114,7 @@ MECHANISMS = {
     "discrete-gaussian": lambda x: DiscreteGaussian(2.0 * x),
     "discrete-laplace": lambda x: DiscreteLaplace(2.0 * x),
     "table": lambda x: FromTables([0.4, 0.6], [0.6, 0.4]),
-    "mixture": lambda x: MixtureOfGaussians(2.0 * x, [1.0, 2.0], [0.5, 0.5]),
+    "mixture": lambda x: RandomSensitivityGaussian(2.0 * x, [1.0, 2.0], [0.5, 0.5]),
     "sampled-gaussian": lambda x: PoissonSampled(Gaussian(2.0 * x), 0.1),
     "sampled-laplace": lambda x: PoissonSampled(Laplace(2.0 * x), 0.1),
     "without-replacement": lambda x: SampledWithoutReplacement(Gaussian(2.0 * x), 10, 100),

@@ -26,12 +26,12 @@ def menu_of(pairs):
 
 @functools.cache
 def menu():
-    return filters.priced_menu(menu_of(PAIRS), **TARGET, unit=32)
+    return filters.menu(menu_of(PAIRS), **TARGET, unit=32)
 
 
 @functools.cache
 def online():
-    return filters.priced_menu(menu_of(PAIRS), **TARGET, unit=32, online=True)
+    return filters.menu(menu_of(PAIRS), **TARGET, unit=32, online=True)
 
 
 @functools.cache
@@ -41,7 +41,7 @@ def levels():
 
 @functools.cache
 def box():
-    return filters.priced_box(sigma=2.8, rate=0.05, **TARGET)
+    return filters.sampled_gaussian(sigma=2.8, rate=0.05, **TARGET)
 
 
 def queries(sigma, rate):
@@ -80,7 +80,7 @@ def test_what_is_louder_than_an_entry_by_more_than_rounding_is_not_charged_as_it
 
 
 def test_the_loudest_query_that_is_charged_as_an_entry_is_covered_by_the_guarantee():
-    made = filters.priced_menu(menu_of(PAIRS[:1]), **TARGET, unit=32)
+    made = filters.menu(menu_of(PAIRS[:1]), **TARGET, unit=32)
     loud = PoissonSampled(Gaussian(2.8 * (1 - 2.0**-22) * (1 + 1e-15)), 0.05 * (1 + 2.0**-22) * (1 - 1e-15))
     assert int(made.price(loud)) == int(made.prices[0])
     runs = int(made.budget) // int(made.prices[0])
@@ -116,9 +116,9 @@ def test_a_box_takes_its_loudest_corner_from_a_float32_program():
 @pytest.mark.parametrize("make", ["menu", "box"])
 def test_individual_accounts_take_the_entrys_numbers_from_a_float32_program(make):
     if make == "menu":
-        made = filters.individual_priced_menu(menu_of([(2.8, 0.05)]), examples=3, **TARGET)
+        made = filters.per_example(filters.menu(menu_of([(2.8, 0.05)]), **TARGET), examples=3)
     else:
-        made = filters.individual_priced_box(examples=3, sigma=2.8, rate=0.05, **TARGET)
+        made = filters.per_example(filters.sampled_gaussian(sigma=2.8, rate=0.05, **TARGET), examples=3)
     update = jax.jit(made.update)
     for scale in SCALES:
         for query in (

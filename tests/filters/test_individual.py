@@ -27,7 +27,7 @@ def test_algorithm_3_never_charges_less_than_its_formula_and_hardly_more(regime)
     for sigma, budget in ((0.3, 1e4), (1.0, 3e-2), (1.0, 1e-18), (40.0, 1e-6), (1e-3, 1e30)):
         low, high = (1e-6, 0.19) if regime == "small" else (0.81, 1.0)
         rate = rng.uniform(low, high, norms.size).astype(np.float32)
-        ledger = filters.individual_approximate_gdp(budget, examples=norms.size, regime=regime)
+        ledger = filters.per_example(filters.approximate_gdp(budget, regime=regime), examples=norms.size)
         query = PoissonSampled(Gaussian(sigma), rate)
         _, state = ledger.update(query, norms, ledger.init())
         allowed = np.asarray(ledger.bounds(query, norms, state)).astype(np.float64)
@@ -49,9 +49,9 @@ def test_algorithm_3_never_charges_less_than_its_formula_and_hardly_more(regime)
 def test_the_last_step_of_algorithm_3_spends_what_is_left_and_is_the_last():
     norms = np.float32([1.0, 0.8, 0.3])
     budget = 4.5 * cost(1.0)
-    ledger = filters.individual_approximate_gdp(budget, examples=3)
+    ledger = filters.per_example(filters.approximate_gdp(budget), examples=3)
     common = filters.approximate_gdp(budget)
-    each = filters.individual(common, examples=3)
+    each = filters.per_example(common, examples=3)
     state, slow, total = ledger.init(), each.init(), np.zeros(3)
     for step in range(10):
         takes_part, state = ledger.update(STEP, norms, state)
@@ -70,11 +70,11 @@ def test_the_last_step_of_algorithm_3_spends_what_is_left_and_is_the_last():
 
 
 def test_guarantees_are_the_scalar_filters_and_say_what_they_ask():
-    ledger = filters.individual_approximate_gdp(0.05, examples=3)
+    ledger = filters.per_example(filters.approximate_gdp(0.05), examples=3)
     assert not ledger.guarantee.is_bound
     assert ledger.guarantee.statement.startswith("Asymptotic, not a bound (Theorem 4.4)")
     assert float(ledger.guarantee.mu) == pytest.approx(math.sqrt(0.1))
-    each = filters.individual(filters.gdp(1.0), examples=3)
+    each = filters.per_example(filters.gdp(1.0), examples=3)
     assert each.guarantee.is_bound
     assert float(each.guarantee.mu) == float(filters.gdp(1.0).guarantee.mu)
     for guarantee in (ledger.guarantee, each.guarantee):

@@ -20,7 +20,7 @@ CELLS = np.array([-np.inf, 0.0, 0.8, 1.6, 2.4, np.inf])
 @pytest.fixture(scope="module")
 def ledger():
     menu = [PoissonSampled(Gaussian(s), RATE) for s in SIGMA]
-    made = filters.individual_priced_menu(menu, examples=2, epsilon=2.0, delta=3e-3, points=1024, unit=24)
+    made = filters.per_example(filters.menu(menu, epsilon=2.0, delta=3e-3, points=1024, unit=24), examples=2)
     assert int(made.common.budget) // int(made.common.prices[0]) == 1, "a loud step, some quiet ones, and that was it"
     assert int(made.common.budget) // int(made.common.prices[-1]) > ROUNDS
     return made

@@ -28,7 +28,7 @@ all_norms = np.random.default_rng(0).lognormal(-1, 1, (12, n)).astype(np.float32
 found = hashlib.sha256()
 for ledger in (
     filters.IndividualPricedMenuFilter(common, n, 3 << 7),
-    filters.individual_approximate_gdp(0.05, examples=n),
+    filters.per_example(filters.approximate_gdp(0.05), examples=n),
 ):
     state = ledger.init(sharding)
     for norms in all_norms:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from jaxacct import Gaussian, PoissonSampled
-from jaxacct.filters import individual_approximate_gdp
+from jaxacct import Gaussian, PoissonSampled, filters
 
 
 def test_noise_and_clip_norms_out_of_the_range_of_float32_are_nobodys_step():
     # A norm and a sigma of 1e-40 are a mu of 1, whose float32 is lost.
     norms = np.array([1e-40, 1e-30, 1.0, 3e38])
-    ledger = individual_approximate_gdp(0.7, examples=norms.size)
+    ledger = filters.per_example(filters.approximate_gdp(0.7), examples=norms.size)
 
     @jax.jit
     def asked(sigma, clip):

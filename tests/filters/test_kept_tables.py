@@ -15,7 +15,7 @@ def built():
     """Whether the table of a menu was computed, and not read."""
     calls = []
     menu = [PoissonSampled(Gaussian(4.0), 0.1)]
-    filters.priced_menu(menu, epsilon=1.0, delta=1e-4, points=4096, progress=lambda done, total: calls.append(done))
+    filters.menu(menu, epsilon=1.0, delta=1e-4, points=4096, progress=lambda done, total: calls.append(done))
     return bool(calls)
 
 

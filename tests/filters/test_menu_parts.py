@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 from jaxacct import filters
 
 RNG = np.random.default_rng(4)
-
-
-def test_what_is_as_there_has_the_defaults_from_there():
-    defaults = [
-        {name: p.default for name, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
-        for make in (filters.priced_menu, filters.individual_priced_menu)
-    ]
-    assert (defaults[0]["unit"], defaults[1].pop("unit"), defaults[0]["cache"]) == (288, 32, True)
-    assert defaults[1].items() <= (defaults[0] | {"examples": inspect.Parameter.empty}).items()
 
 
 def test_a_menus_entries_are_evenly_spaced_in_logarithm_and_float32_on_the_safe_side():

@@ -14,8 +14,8 @@ NOWHERE = 2**31 - 1
 
 @pytest.fixture(scope="module")
 def online():
-    made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
-    again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+    made = filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+    again = filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
     assert made.curves is not None
     assert again.curves is not None
     assert (made.curves.curves == again.curves.curves).all()  # from the disk

@@ -23,7 +23,7 @@ def box(request):
     sigma, rate = BOXES[request.param]
     extra = [Laplace(20.0), Gaussian(25.0)]
     given = rate if rate[0] < rate[1] else rate[0]
-    return sigma, rate, filters.priced_box(sigma=sigma, rate=given, epsilon=EPSILON, delta=DELTA, extra=extra)
+    return sigma, rate, filters.sampled_gaussian(sigma=sigma, rate=given, epsilon=EPSILON, delta=DELTA, extra=extra)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def at(ledger, left):
 )
 def test_no_adaptive_play_of_queries_between_the_grids_points_exceeds_the_promise(sigma, rate, few):
     """The least curve above every adaptive play of three queries at their own prices, from below, on a lattice."""
-    box = filters.priced_box(sigma=sigma, rate=rate, epsilon=2.0, delta=3e-3)
+    box = filters.sampled_gaussian(sigma=sigma, rate=rate, epsilon=2.0, delta=3e-3)
     few = [query(*x) for x in few]
     grid = LossGrid(0.02, -400, 801)
     laws = [jaxacct.PLD.from_mechanism(one, "lower", relation="remove", grid=LossGrid(0.02, -150, 301)) for one in few]
@@ -148,7 +148,9 @@ def test_what_is_outside_is_refused_in_a_program_and_priced_online_elsewhere(box
 )
 def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more(sigma, norm, rate):
     count = 400
-    box = filters.individual_priced_box(examples=count, sigma=sigma, rate=rate, epsilon=EPSILON, delta=DELTA)
+    box = filters.per_example(
+        filters.sampled_gaussian(sigma=sigma, rate=rate, epsilon=EPSILON, delta=DELTA), examples=count
+    )
     rng = np.random.default_rng(4)
     norms = np.exp(rng.uniform(np.log(norm), np.log(2.0), count)).astype(np.float32)
     norms[:4] = 0.0, np.nan, -1.0, np.inf
@@ -174,7 +176,7 @@ def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more(
 
 
 def test_steps_are_counted_after_a_step_was_compiled_in_float32():
-    box = filters.priced_box(sigma=2.0, rate=0.05, epsilon=1.0, delta=1e-5)
+    box = filters.sampled_gaussian(sigma=2.0, rate=0.05, epsilon=1.0, delta=1e-5)
     asked = lambda sigma, rate: PoissonSampled(Gaussian(sigma), rate)  # noqa: E731
     step = jax.jit(lambda sigma, rate, spent: box.update(asked(sigma, rate), box.init()._replace(spent=spent)))
     assert step(jnp.float32(2.0), jnp.float32(0.05), jnp.int32(0))[0]
@@ -196,10 +198,10 @@ def test_several_runs_cost_what_they_cost_one_by_one(ledger):
 
 def test_it_says_what_it_is_and_is_kept_on_disk(box, tmp_path, monkeypatch):
     (low, high), _, ledger = box
-    assert repr(ledger).startswith(f"PricedBoxFilter(sigma {low} to {high}, rate 0.0")
+    assert repr(ledger).startswith(f"sampled_gaussian(sigma {low} to {high}, rate 0.0")
     assert ", 2 further entries; epsilon 1.5" in repr(ledger)
     seen = []
-    make = functools.partial(filters.priced_box, sigma=4.0, rate=0.02, epsilon=0.5, delta=1e-3)
+    make = functools.partial(filters.sampled_gaussian, sigma=4.0, rate=0.02, epsilon=0.5, delta=1e-3)
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
     made = make(progress=lambda *x: seen.append(x))
     assert seen == sorted(seen)
@@ -211,7 +213,7 @@ def test_it_says_what_it_is_and_is_kept_on_disk(box, tmp_path, monkeypatch):
 
 def test_bad_arguments_are_named():
     def make(**given):
-        return filters.priced_box(**{"sigma": (1.0, 2.0), "rate": 0.1, "epsilon": 1.0, "delta": 1e-5, **given})
+        return filters.sampled_gaussian(**{"sigma": (1.0, 2.0), "rate": 0.1, "epsilon": 1.0, "delta": 1e-5, **given})
 
     for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"sigma": 0.0}, {"rate": 1.5}, {"extra": [3]}):
         with pytest.raises(ValueError, match=f"{next(iter(bad))} must"):

@@ -28,14 +28,14 @@ MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 
 @pytest.fixture(scope="module")
 def ledger():
-    return filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
+    return filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
 
 
 @pytest.mark.slow  # a recursion of its own
 def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     few = [PoissonSampled(Gaussian(s), 0.2) for s in (0.8, 1.1, 1.5)]
-    ledger = filters.priced_menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)
-    rule = adversary.units(few, [int(c) for c in ledger.prices], int(ledger.budget))
+    ledger = filters.menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)
+    rule = adversary.Rule.additive(few, [int(c) for c in ledger.prices], int(ledger.budget))
     rounds = int(ledger.budget) // int(ledger.prices.min())
     grid = LossGrid(0.02, -400, 801)
     worst = adversary.worst_case(rule, rounds, grid=grid, record=False)
@@ -189,7 +189,7 @@ def test_rates_and_evaluations_are_entries_like_others():
     menu = filters.gaussian_menu((1.2, 2.0), (0.05, 0.1), sigmas=2, rates=2)
     menu.append(Gaussian(20.0))
     menu.append(Laplace(20.0))
-    ledger = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, points=POINTS)
+    ledger = filters.menu(menu, epsilon=EPSILON, delta=DELTA, points=POINTS)
     prices = np.asarray(ledger.prices)
     assert prices.shape == (6,)
     assert int(ledger.price(Gaussian(25.0))) == prices[4]
@@ -203,21 +203,19 @@ def test_rates_and_evaluations_are_entries_like_others():
 
 def test_progress_is_reported_and_ends():
     seen = []
-    filters.priced_menu(
-        MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, cache=False, progress=lambda *x: seen.append(x)
-    )
+    filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, cache=False, progress=lambda *x: seen.append(x))
     assert seen == sorted(seen)
     assert 0 < seen[-1][0] <= seen[-1][1]
 
 
 def test_bad_arguments_are_named():
-    make = lambda menu=MENU, **k: filters.priced_menu(menu, **{"epsilon": 1.0, "delta": 1e-5, **k})  # noqa: E731
+    make = lambda menu=MENU, **k: filters.menu(menu, **{"epsilon": 1.0, "delta": 1e-5, **k})  # noqa: E731
     for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"unit": 3}, {"points": 8}):
         with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
             make(**bad)
-    with pytest.raises(ValueError, match="menu must hold at least one"):
+    with pytest.raises(ValueError, match="mechanisms must hold at least one"):
         make([])
-    with pytest.raises(ValueError, match="menu must hold mechanisms with scalar"):
+    with pytest.raises(ValueError, match="mechanisms must hold mechanisms with scalar"):
         make([Gaussian(np.array([1.0, 2.0]))])
     with pytest.raises(ValueError, match="at position 1"):
         make([PoissonSampled(Gaussian(2.0), 0.1), Gaussian(0.1)])
@@ -236,7 +234,7 @@ def test_bad_arguments_are_named():
     ],
 )
 def test_an_entry_of_several_runs_is_admitted_as_often_as_it_may_be(entry):
-    menu = filters.priced_menu([entry], epsilon=3.0, delta=1e-5, points=2048)
+    menu = filters.menu([entry], epsilon=3.0, delta=1e-5, points=2048)
     state, admitted = menu.init(), 0
     while menu.update(0, state)[0]:
         state, admitted = menu.update(0, state)[1], admitted + 1

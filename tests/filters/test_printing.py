@@ -10,7 +10,7 @@ def test_a_filter_prints_as_the_call_that_makes_it():
     assert repr(filters.gdp(1.0)) == "gdp(mu=1)"
     assert repr(filters.pure_dp(0.5)) == "pure_dp(epsilon=0.5)"
     assert repr(filters.gdp(jnp.array([1.0, 2.0]))) == "gdp(mu=1 to 2, shape (2,))"
-    assert repr(filters.individual(filters.gdp(1.0), examples=10)) == "individual(filter=gdp(mu=1), examples=10)"
+    assert repr(filters.per_example(filters.gdp(1.0), examples=10)) == "per_example(filter=gdp(mu=1), examples=10)"
     assert repr(filters.natural(Gaussian(1.0), [Gaussian(5.0), Gaussian(8.0)], 2)) == "natural(members=2, rounds=2)"
 
 
@@ -32,7 +32,7 @@ def test_a_state_prints_what_is_spent_or_left():
 
 
 def test_a_private_state_prints_no_account():
-    budget = filters.individual(filters.gdp(1.0), examples=4)
+    budget = filters.per_example(filters.gdp(1.0), examples=4)
     assert repr(budget.init()) == "IndividualState(private accounts, shape (4,))"
 
 

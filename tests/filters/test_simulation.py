@@ -152,8 +152,8 @@ ARENAS = {
     "gdp": Arena(lambda: filters.gdp(1.0), gaussian, (0.5, 1.0, 2.0)),
     "gdp_residue": Arena(lambda: filters.gdp_residue(1.0), gaussian, (0.5, 1.0)),
     "natural": Arena(lambda: filters.natural(GDP(1.0), [Gaussian(math.sqrt(ROUNDS))], ROUNDS), family, (0.5, 1.0)),
-    "priced_menu": Arena(
-        lambda: filters.priced_menu([Gaussian(4.0), Gaussian(2.0)], epsilon=2.0, delta=0.01, points=2048),
+    "menu": Arena(
+        lambda: filters.menu([Gaussian(4.0), Gaussian(2.0)], epsilon=2.0, delta=0.01, points=2048),
         menu,
         (0.5, 1.0),
         tight=False,

@@ -7,7 +7,8 @@ import functools
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff, dominates, is_chain, supremum
+from jaxacct import PLD, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff, dominates, supremum
+from jaxacct.losses.compare.chain import is_chain
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, fuzz, some
 
 GRID = LossGrid(0.1, -20, 41)

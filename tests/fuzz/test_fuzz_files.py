@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Ledger, filters, training
-from jaxacct.ledger import LedgerError
+from jaxacct.ledger.errors import LedgerError
 from tests.fuzz.common import at_most
 
 

@@ -17,7 +17,7 @@ from tests.contract import filter_cases as cases
 from tests.fuzz.common import ARRAYS, MORE_VALUES, VALUES, WORDS, Case, at_length, fuzz, hostile, some
 
 MENU = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
-TINY = {"menu": MENU, "epsilon": 1.5, "delta": 1e-3, "unit": 16, "points": 256, "cache": True, "progress": None}
+TINY = {"mechanisms": MENU, "epsilon": 1.5, "delta": 1e-3, "unit": 16, "points": 256, "cache": True, "progress": None}
 NORMS = np.array([0.5, 1.0], np.float32)
 SAMPLED = PoissonSampled(Gaussian(5.0), 0.1)
 MAKERS = {
@@ -28,13 +28,12 @@ MAKERS = {
     "gaussian_menu": {"sigma": (1.0, 2.0), "rate": 0.1, "sigmas": 2, "rates": 1},
     "gdp": {"mu": 1.0},
     "gdp_residue": {"mu": 1.0, "delta": 1e-6, "steps": 10, "relation": "remove"},
-    "individual": {"filter": filters.gdp(1.0), "examples": 2},
-    "individual_approximate_gdp": {"budget": 1.0, "examples": 2, "regime": "small"},
+    "per_example": {"filter": filters.gdp(1.0), "examples": 2},
     "natural": {"budget": Gaussian(1.0), "family": [Gaussian(10.0)], "rounds": 2, "relation": "remove", "grid": None},
     "natural_approximate_dp": {
         "epsilon": 1.0, "delta": 1e-4, "rounds": 10, "grid": cases.SYMMETRIC, "relation": "remove"
     },
-    "from_epsilon": {"name": "zcdp", "epsilon": 1.0, "delta": 1e-5},
+    "for_target": {"name": "zcdp", "epsilon": 1.0, "delta": 1e-5},
     "odometer": {"filter": filters.gdp(1.0), "levels": 2, "orders": None},
     "plan_epsilon": {"plan": Gaussian(10.0), "delta": 1e-5, "order": 8.0, "steps": 2, "orders": [2.0, 8.0]},
     "plan_order": {"plan": Gaussian(10.0), "delta": 1e-5, "epsilon": 1.0, "steps": 2, "orders": [2.0, 8.0]},
@@ -57,10 +56,10 @@ def maker(name, arguments):
 @functools.cache
 def made(name):
     """A filter of every kind."""
-    if name in ("priced_menu", "online_menu"):
-        return filters.priced_menu(**TINY, online=name == "online_menu")
-    if name == "individual_priced_menu":
-        return filters.individual_priced_menu(**TINY, examples=2)
+    if name in ("menu", "online_menu"):
+        return filters.menu(**TINY, online=name == "online_menu")
+    if name.startswith("each of "):
+        return filters.per_example(made(name.removeprefix("each of ")), examples=2)
     if name == "residue":
         return filters.residue(cases.response, cases.honest, 40.0, rounds=10, grid=cases.GRID)
     if name == "undeclared":
@@ -93,7 +92,7 @@ FILTERS = {
     "NaturalFilter": ("natural", 0),
     "Odometer": ("odometer", Gaussian(10.0)),
     "PricedMenuFilter, online": ("online_menu", SAMPLED),
-    "PricedMenuFilter": ("priced_menu", SAMPLED),
+    "PricedMenuFilter": ("menu", SAMPLED),
     "PureDPFilter": ("pure_dp", RandomizedResponse(0.1)),
     "RenyiFilter": ("renyi", SAMPLED),
     "ResidueFilter": ("residue", RandomizedResponse(cases.STEP)),
@@ -101,9 +100,9 @@ FILTERS = {
     "ZCDPFilter": ("zcdp", Gaussian(10.0)),
 }
 EACH = {
-    "IndividualApproximateGDPFilter": ("individual_approximate_gdp", SAMPLED),
-    "IndividualFilter": ("individual", Gaussian(10.0)),
-    "IndividualPricedMenuFilter": ("individual_priced_menu", SAMPLED),
+    "IndividualApproximateGDPFilter": ("each of approximate_gdp", SAMPLED),
+    "IndividualFilter": ("each of gdp", Gaussian(10.0)),
+    "IndividualPricedMenuFilter": ("each of menu", SAMPLED),
 }
 GUARANTEES = {
     "AnyOrderGuarantee": "renyi_any",
@@ -114,8 +113,7 @@ GUARANTEES = {
     "ZCDPGuarantee": "zcdp",
 }
 CASES = {name: maker(name, arguments) for name, arguments in MAKERS.items()}
-CASES["priced_menu"] = maker("priced_menu", TINY)
-CASES["individual_priced_menu"] = maker("individual_priced_menu", {**TINY, "examples": 2})
+CASES["menu"] = maker("menu", TINY)
 for _class, (_name, _query) in FILTERS.items():
     CASES[f"{_class}.update"] = method(_name, "update", query=_query)
     CASES |= {f"{_class}.{which}": method(_name, which) for which in ("spent", "remaining", "fraction")}

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
+from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, RenyiDP, adversary, expost, filters
 from tests.contract import filter_cases as cases
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
 KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
-RESULT = expost.Result(1.0, 1.0, expost.RenyiExPost(8.0))
+RESULT = expost.ExPostResult(1.0, 1.0, expost.RenyiExPost(8.0))
 SOURCE, CHECK = expost.Brownian(1.0, 1.0, 8.0), expost.SparseVector(0.0, 1.0, 1.0, 8.0)
 BUDGETS = np.array([0.5, 1.0])
 LOOP = {"check": CHECK, "key": KEY, "disjoint": True, "progress": print}
@@ -29,7 +29,7 @@ def case(function, /, *spared, sound=None, words=(), functions=(), **arguments):
 
 def played(**arguments):
     """A rule is asked when it is played."""
-    return adversary.worst_case(adversary.multisets(**arguments), 2, relation="remove")
+    return adversary.worst_case(adversary.Rule.of_counts(**arguments), 2, relation="remove")
 
 
 def asked(**arguments):
@@ -97,10 +97,23 @@ CASES = {
         adversary.adaptive_choice, first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=(*NAMED, "family")
     ),
     "adversary.counterexample": case(adversary.counterexample, family=FAMILY, rounds=3, **FINITE, words=NAMED),
+    "adversary.evaluate": case(
+        adversary.evaluate,
+        words=NAMED,
+        functions=("choice",),
+        rule=adversary.Rule.unrestricted(FAMILY),
+        choice=lambda state, losses: 0,
+        rounds=2,
+        epsilon=0.5,
+        **FINITE,
+    ),
+    "adversary.renyi_residue": case(
+        adversary.renyi_residue, budget=RenyiDP(8.0, 1.0), query=FAMILY[0], relation="remove", words=NAMED
+    ),
     "adversary.is_free": case(
         adversary.is_free, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, words=NAMED
     ),
-    "adversary.multisets": case(
+    "adversary.Rule.of_counts": case(
         played,
         sound=within_one,
         words=NAMED,
@@ -131,14 +144,21 @@ CASES = {
         sound=within_one,
         words=NAMED,
         functions=("progress",),
-        rule=adversary.any_order(FAMILY),
+        rule=adversary.Rule.unrestricted(FAMILY),
         rounds=2,
         **FINITE,
         record=True,
         progress=None,
     ),
-    "expost.brownian_step": case(
-        expost.brownian_step, key=KEY, value=1.0, previous=1.0, spent=0.5, epsilon=1.0, order=8.0, sensitivity=1.0
+    "expost.reduction.brownian_step": case(
+        expost.reduction.brownian_step,
+        key=KEY,
+        value=1.0,
+        previous=1.0,
+        spent=0.5,
+        epsilon=1.0,
+        order=8.0,
+        sensitivity=1.0,
     ),
     "expost.compose": case(lambda results: expost.compose(RESULT, results), results=RESULT),
     "expost.compose_until": case(
@@ -152,8 +172,8 @@ CASES = {
         most=3,
         **LOOP,
     ),
-    "expost.from_odometer": case(
-        expost.from_odometer,
+    "expost.ExPostResult.from_odometer": case(
+        expost.ExPostResult.from_odometer,
         "output",
         words=("epsilon",),
         functions=("spent",),
@@ -165,7 +185,7 @@ CASES = {
     "expost.post_process": case(
         expost.post_process, functions=("f",), released=RESULT, f=lambda output, epsilon: output
     ),
-    "expost.post_processed_table": case(expost.post_processed_table, **TABLES),
+    "expost.exact.post_processed_table": case(expost.exact.post_processed_table, **TABLES),
     "expost.release_until": case(
         expost.release_until,
         functions=("accurate", "progress"),
@@ -178,11 +198,11 @@ CASES = {
 # What compiles anew for many values, or plays for long, is for the slow tests.
 DEAR = {
     "expost.compose_until", "filters.constant_schedules", "filters.halting_scan", "filters.residue",
-    "expost.brownian_step",
+    "expost.reduction.brownian_step",
     "expost.release_until",
-    "adversary.adaptive_choice", "adversary.multisets", "adversary.worst_case", "adversary.residue_condition",
+    "adversary.adaptive_choice", "adversary.Rule.of_counts", "adversary.worst_case", "adversary.residue_condition",
 }  # fmt: skip
-FUNCTIONS = ("expost.compose_until", "expost.from_odometer", "expost.post_process", "expost.release_until")
+FUNCTIONS = ("expost.compose_until", "expost.ExPostResult.from_odometer", "expost.post_process", "expost.release_until")
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))
@@ -207,7 +227,7 @@ def test_games_that_would_never_end_are_refused():
 
 
 def test_a_rule_that_returns_no_state_is_named():
-    queries = adversary.any_order(FAMILY).queries
+    queries = adversary.Rule.unrestricted(FAMILY).queries
     with pytest.raises(ValueError, match="step must return a hashable"):
         adversary.worst_case(adversary.Rule(queries, (), lambda state, query, left: []), 2)
     with pytest.raises(ValueError, match="step must be a function"):
@@ -222,7 +242,7 @@ def test_an_update_that_forgets_the_parameter_is_named():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adversary.multisets", "filters.halting_scan", "filters.residue"])
+@pytest.mark.parametrize("name", ["adversary.Rule.of_counts", "filters.halting_scan", "filters.residue"])
 def test_the_callers_functions_at_length(name):
     fuzz_functions(CASES[name]())
 

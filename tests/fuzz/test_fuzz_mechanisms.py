@@ -25,7 +25,7 @@ GOOD = {
     "GDP": {"mu": 1.0},
     "Gaussian": {"sigma": 1.0, "sensitivity": 1.0},
     "Laplace": {"scale": 1.0, "sensitivity": 1.0},
-    "MixtureOfGaussians": {"sigma": 1.0, "sensitivities": (0.0, 1.0), "weights": (0.5, 0.5)},
+    "RandomSensitivityGaussian": {"sigma": 1.0, "sensitivities": (0.0, 1.0), "weights": (0.5, 0.5)},
     "PermuteAndFlip": {"epsilon": 1.0},
     "PoissonSampled": {"mechanism": Gaussian(1.0), "rate": 0.1},
     "PureDP": {"epsilon": 1.0},

@@ -1,4 +1,4 @@
-"""Hostile arguments of `adversary`, `audit`, `expost` and `training`: named, or in time."""
+"""Hostile arguments of `adversary`, `audit`, `expost`, `release` and `training`: named, or in time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, training
+from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, filters, release, training
 from tests.fuzz.common import VALUES, Case, at_length, fuzz, some
 
 KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
 EPSILONS = np.array([0.5, 1.0])
-RESULT = expost.Result(1.0, 1.0, expost.RenyiExPost(8.0))
+RESULT = expost.ExPostResult(1.0, 1.0, expost.RenyiExPost(8.0))
 CHECK = {"threshold": 0.0, "epsilon": 1.0, "sensitivity": 1.0}
+PATH = {"key": KEY, "value": 1.0, "epsilons": EPSILONS, "sensitivity": 1.0}
 SOURCE = {"value": 1.0, "sensitivity": 1.0, "order": 8.0}
 PLAN = {"sigma": 1.0, "rate": 0.1, "steps": 10}
 TABLES = np.array([[0.5, 0.5], [0.6, 0.4]])
@@ -35,36 +36,56 @@ EXPOST = {
     "ProbabilisticExPost": case(expost.ProbabilisticExPost, delta=1e-5),
     "PublicScore": case(expost.PublicScore, threshold=0.0),
     "RenyiExPost": case(expost.RenyiExPost, order=8.0),
-    "Result": case(expost.Result, "output", output=1.0, epsilon=1.0, definition=expost.RenyiExPost(8.0)),
+    "ExPostResult": case(expost.ExPostResult, "output", output=1.0, epsilon=1.0, definition=expost.RenyiExPost(8.0)),
     "SparseVector": case(expost.SparseVector, **CHECK, order=8.0),
     "approximate_epsilon": case(expost.approximate_epsilon, epsilon=1.0, order=8.0, delta=1e-5),
     "bayes_factor": case(expost.bayes_factor, epsilon=1.0, order=8.0, confidence=0.9),
     "brownian": case(
-        expost.brownian, "key", "value", key=KEY, value=1.0, epsilons=EPSILONS, order=8.0, sensitivity=1.0
+        expost.reduction.brownian_path,
+        "key",
+        "value",
+        key=KEY,
+        value=1.0,
+        epsilons=EPSILONS,
+        order=8.0,
+        sensitivity=1.0,
     ),
     "convert": case(expost.convert, result=RESULT, to=expost.ApproximateExPost(1e-5)),
     "ex_ante": case(expost.ex_ante, definition=expost.RenyiExPost(8.0), cap=1.0),
-    "excess": case(expost.excess, definition=expost.PureExPost(), tables=TABLES, epsilons=EPSILONS),
-    "excess_of_pair": case(
-        expost.excess_of_pair, definition=expost.PureExPost(), p=TABLES[0], q=TABLES[1], epsilons=EPSILONS
+    "exact.excess": case(expost.exact.excess, definition=expost.PureExPost(), tables=TABLES, epsilons=EPSILONS),
+    "exact.excess_of_pair": case(
+        expost.exact.excess_of_pair, definition=expost.PureExPost(), p=TABLES[0], q=TABLES[1], epsilons=EPSILONS
     ),
-    "laplace_reduction": case(
-        expost.laplace_reduction, "key", "value", key=KEY, value=1.0, epsilons=EPSILONS, sensitivity=1.0
+    "reduction.laplace_path": case(expost.reduction.laplace_path, "key", "value", **PATH),
+    "scales.plain_gaussian_scale": case(
+        expost.scales.plain_gaussian_scale, epsilon=1.0, order=8.0, sensitivity=1.0, checks=3
     ),
-    "plain_gaussian_scale": case(expost.plain_gaussian_scale, epsilon=1.0, order=8.0, sensitivity=1.0, checks=3),
-    "precision_weighted": case(
-        expost.precision_weighted, "key", "value", key=KEY, value=1.0, epsilons=EPSILONS, order=8.0, sensitivity=1.0
+    "reduction.precision_weighted_path": case(
+        expost.reduction.precision_weighted_path,
+        "key",
+        "value",
+        key=KEY,
+        value=1.0,
+        epsilons=EPSILONS,
+        order=8.0,
+        sensitivity=1.0,
     ),
-    "sparse_vector_scales": case(expost.sparse_vector_scales, epsilon=1.0, order=8.0, sensitivity=1.0),
+    "scales.sparse_vector_scales": case(expost.scales.sparse_vector_scales, epsilon=1.0, order=8.0, sensitivity=1.0),
     "stopped_by": case(expost.stopped_by, released=RESULT, check=RESULT),
 }
 ADVERSARY = {
-    "any_order": case(adversary.any_order, queries=FAMILY),
-    "residue": case(adversary.residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2, words=("mechanism",)),
-    "rounded": case(
-        adversary.rounded, query=Gaussian(1.0), epsilons=[0.5, 1.0], relation="remove", words=("mechanism",)
+    "Rule.unrestricted": case(adversary.Rule.unrestricted, queries=FAMILY),
+    "natural_residue": case(
+        adversary.natural_residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2, words=("mechanism",)
     ),
-    "units": case(adversary.units, queries=FAMILY, costs=[1, 2], budget=3),
+    "GeneralizedResponse.enclosing": case(
+        adversary.GeneralizedResponse.enclosing,
+        query=Gaussian(1.0),
+        epsilons=[0.5, 1.0],
+        relation="remove",
+        words=("mechanism",),
+    ),
+    "Rule.additive": case(adversary.Rule.additive, queries=FAMILY, costs=[1, 2], budget=3),
 }
 CLAIM = {"delta": 1e-5, "confidence": 0.9, "mechanism": None, "steps": 1, "relation": "add_or_remove"}
 AUDIT = {
@@ -89,11 +110,23 @@ TRAINING = {
     "seeded_keys": case(training.seeded_keys, seed=1),
     "warmup_decay": case(training.warmup_decay, **PLAN),
 }
+BUDGET = filters.pure_dp(1.0)
+PEOPLE = {"budget": BUDGET, "scale": 50, "relation": "add_or_remove", "max_rows": 1, "state": BUDGET.init()}
+BOUNDS = {"lower": 0, "upper": 5, "grid": 1}
+RELEASE = {
+    "bounded_sum": case(release.bounded_sum, values=[1, 2], **PEOPLE | BOUNDS),
+    "count": case(release.count, flags=[True, False], **PEOPLE),
+    "discrete_gaussian": case(release.discrete_gaussian, "size", sigma=1, size=2),
+    "discrete_laplace": case(release.discrete_laplace, "size", scale=1, size=2),
+    "histogram": case(release.histogram, values=["a"], bins=["a", "b"], **PEOPLE),
+    "mean": case(release.mean, values=[1, 2], **PEOPLE | BOUNDS | {"scale": (50, 50)}),
+}
 CASES = {f"expost.{name}": make for name, make in EXPOST.items()}
 CASES |= {f"adversary.{name}": make for name, make in ADVERSARY.items()}
 CASES |= {f"audit.{name}": make for name, make in AUDIT.items()}
+CASES |= {f"release.{name}": make for name, make in RELEASE.items()}
 CASES |= {f"training.{name}": make for name, make in TRAINING.items()}
-DEAR = {"adversary.residue"}
+DEAR = {"adversary.natural_residue"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))

@@ -19,7 +19,7 @@ PARAMS = {"w": np.array([1.0, 2.0], np.float32)}
 X, Y = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
 ROWS = {"w": np.ones((3, 2), np.float32)}
 SGD, BUDGET, PLAN = optax.sgd(0.1), filters.renyi(9.0, 1e-5, order=8.0), training.constant(1.0, 0.5, 3)
-EACH = filters.individual(filters.gdp(1.0), examples=3)
+EACH = filters.per_example(filters.gdp(1.0), examples=3)
 RECORDS = [training.StepRecord(1, 1.0, 0.5, 1.0, 0.1, 0.9)]
 TREES = [
     {"w": PARAMS["w"] * np.nan},

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical
+from jaxacct.ledger import canonical
+from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from tests.fuzz.common import at_most
 from tests.fuzz.test_fuzz_files import KINDS, special

@@ -46,7 +46,7 @@ READ = [
     (
         e.MixtureOfGaussiansDpEvent(2.0, [0, 1], [0.5, 0.5]),
         "add_or_remove",
-        m.MixtureOfGaussians(2.0, [0, 1], [0.5, 0.5]),
+        m.RandomSensitivityGaussian(2.0, [0, 1], [0.5, 0.5]),
     ),
     (e.MixtureOfGaussiansDpEvent(0.0, [0.0], [1.0]), "replace_special", m.PureDP(0.0)),
     (e.ZCDpEvent(0.1), "replace", m.ZeroConcentratedDP(0.1)),
@@ -67,7 +67,7 @@ READ = [
     (e.PoissonSampledDpEvent(1.0, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
     (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "replace", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
     (e.PoissonSampledDpEvent(0.1, e.LaplaceDpEvent(3.0)), "replace_special", m.PoissonSampled(m.Laplace(3.0), 0.1)),
-    (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "replace", m.MixtureOfGaussians(1.0, [1.0], [1.0])),
+    (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "replace", m.RandomSensitivityGaussian(1.0, [1.0], [1.0])),
     (e.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove", m.PureDP(0.0)),
     (e.PoissonSampledDpEvent(0.5, e.NonPrivateDpEvent()), "add_or_remove", m.ApproximateDP(0.0, 1.0)),
     (

@@ -13,7 +13,7 @@ def test_the_error_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "jaxacct.interop.read_events", raising=False)
     monkeypatch.delitem(vars(interop), "from_dp_event", raising=False)
     with pytest.raises(ImportError, match=r"from_dp_event needs dp_accounting: pip install 'jaxacct\[interop\]'"):
-        _ = interop.from_dp_event
+        interop.from_dp_event(None)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = interop.nothing
     assert dir(interop) == sorted(interop.__all__)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerError, LedgerMissing, LedgerTampered
+from jaxacct.ledger.errors import LedgerError, LedgerMissing, LedgerTampered
 from tests.ledger.stores import File
 
 

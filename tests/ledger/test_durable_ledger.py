@@ -18,7 +18,7 @@ from jaxacct import (
     epsilon,
     filters,
 )
-from jaxacct.ledger import LedgerMismatch
+from jaxacct.ledger.errors import LedgerMismatch
 
 
 @pytest.fixture
@@ -125,7 +125,8 @@ _GRID = LossGrid(0.05, -40, 81)
 
 
 @pytest.mark.parametrize(
-    "bad", [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.individual_approximate_gdp(1.0, examples=3)]
+    "bad",
+    [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.per_example(filters.approximate_gdp(1.0), examples=3)],
 )
 def test_a_budget_for_each_example_is_private_and_belongs_in_no_ledger(path, bad):
     with pytest.raises(ValueError, match="filter must have one budget, charged without a look at the data"):
@@ -159,9 +160,7 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
 
 def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
     query = PoissonSampled(Gaussian(2.0), 0.1)
-    ledger = Ledger(
-        tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True
-    )
+    ledger = Ledger(tmp_path / "menu.db", filters.menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True)
     reading = ledger.charge(query).reading()
     assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
     assert reading.spent.epsilon is reading.left.epsilon is None
@@ -172,7 +171,7 @@ def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(t
 
 def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "tables"))
-    box = filters.priced_box(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
+    box = filters.sampled_gaussian(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
     with Ledger(tmp_path / "box.db", box, create=True) as ledger:
         assert repr(ledger.filter) == repr(box)
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "nothing here"))

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import (
+from jaxacct.ledger.errors import (
     LedgerBusy,
     LedgerCorrupted,
     LedgerError,

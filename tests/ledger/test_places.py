@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerBusy, LedgerMissing, LedgerTampered, LedgerUnavailable
+from jaxacct.ledger.errors import LedgerBusy, LedgerMissing, LedgerTampered, LedgerUnavailable
 
 
 @pytest.fixture

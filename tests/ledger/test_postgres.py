@@ -6,7 +6,7 @@ import pytest
 
 from jaxacct import Ledger, filters
 from jaxacct.cli import main
-from jaxacct.ledger import LedgerFull, LedgerTampered, LedgerUnavailable
+from jaxacct.ledger.errors import LedgerFull, LedgerTampered, LedgerUnavailable
 from tests.ledger.stores import in_schema, ran
 from tests.ledger.test_race import raced
 

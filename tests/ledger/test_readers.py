@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerMissing, LedgerUnavailable
+from jaxacct.ledger.errors import LedgerMissing, LedgerUnavailable
 from tests.ledger.stores import in_schema, ran
 
 NOBODY = 65534

@@ -16,10 +16,10 @@ from jaxacct import (
     TradeOff,
     dominates,
     filters,
-    is_chain,
     supremum,
 )
 from jaxacct.losses.compare.attack import advantage, bayes_risk, power
+from jaxacct.losses.compare.chain import is_chain
 from jaxacct.losses.compare.distance import delta_divergence
 from jaxacct.losses.compare.gaussian_order import gaussian_trade_off, mu_of
 from jaxacct.losses.compare.order import crossings

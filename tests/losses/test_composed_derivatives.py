@@ -11,9 +11,9 @@ from jaxacct import (
     DiscreteGaussian,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     delta,
     epsilon,
 )
@@ -48,7 +48,7 @@ CASES = {
         400,
     ),
     "mixture": (
-        lambda s, w: MixtureOfGaussians(s, (0.0, 1.0, 2.0), (0.875 - w, 0.125, w)),
+        lambda s, w: RandomSensitivityGaussian(s, (0.0, 1.0, 2.0), (0.875 - w, 0.125, w)),
         lambda s, w: inverted(lambda z: mixture(rows(s, w))(z) ** 50, 1.5, 0.125, 100),
         (1.5, 0.0625),
         50,

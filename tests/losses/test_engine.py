@@ -15,9 +15,9 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
     ZeroConcentratedDP,
 )
@@ -46,7 +46,7 @@ COMPOSITIONS = {
     "discrete laplace": (DiscreteLaplace(8.0, sensitivity=3), 300),
     "response": (RandomizedResponse(0.1, 4), 1000),
     "tables": (FromTables([0.5, 0.3, 0.2], [0.45, 0.3, 0.25]), 500),
-    "mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.9, 0.09, 0.01)), 50),
+    "mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.9, 0.09, 0.01)), 50),
     "parts": (
         Composed([PoissonSampled(Gaussian(1.0), 0.01), Laplace(20.0), RandomizedResponse(0.05)], [500, 20, 9]),
         1,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses.approximations.central_limit import clt, clt_of_box
-from jaxacct.losses.approximations.moments import approximate_moments, loss_moments
+from jaxacct.papers.central_limit import clt, clt_of_box
+from jaxacct.papers.moments import approximate_moments, loss_moments
 
 
 def sampled(sigma, rate):
@@ -72,7 +72,7 @@ def test_the_approximations_converge_as_theorem_4_1_says():
 
 
 def test_the_approximations_are_not_negligible_where_the_paper_says_so():
-    """Section 4.1 calls the error negligible for q < 0.2 and q > 0.8; at sigma = 1 it is not (errata 6)."""
+    """Section 4.1 calls the error negligible for q < 0.2 and q > 0.8; at sigma = 1 it is not (docs/errata.md, 6)."""
     small = approximate_moments(sampled(1.0, np.array([0.01, 0.1, 0.2])), "small").relative_error
     np.testing.assert_allclose(small.mean_p, [0.0251, 0.184, 0.307], rtol=0.01)
     np.testing.assert_allclose(small.variance_q, [0.0733, 0.522, 0.864], rtol=0.01)
@@ -151,3 +151,38 @@ def test_other_mechanisms_have_moments_too():
 
 def sampled_laplace(scale, rate):
     return jaxacct.PoissonSampled(jaxacct.Laplace(scale), rate)
+
+
+def test_tables_and_profiles_have_moments_as_they_are_and_a_batch_of_them_is_named():
+    table = jaxacct.FromTables([0.2, 0.8], [0.5, 0.5])
+    found = loss_moments(table)
+    losses = np.log([0.4, 1.6])
+    for masses, mean, variance in (
+        ([0.2, 0.8], found.mean_p, found.variance_p),
+        ([0.5, 0.5], found.mean_q, found.variance_q),
+    ):
+        assert float(mean) == pytest.approx(float(np.dot(masses, losses)), rel=1e-12)
+        assert float(variance) == pytest.approx(float(np.dot(masses, (losses - mean) ** 2)), rel=1e-12)
+    epsilon = 0.7
+    profile = jaxacct.FromProfile([0.0, epsilon], [math.tanh(epsilon / 2), 0.0])
+    assert float(loss_moments(profile).mean_p) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-9)
+    with pytest.raises(ValueError, match="got a batch"):
+        loss_moments(jaxacct.FromTables([[0.2, 0.8], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]]))
+
+
+def test_the_filter_of_the_showcase_has_its_limit():
+    """Theorem 4.3 on Section 4.5: sqrt(2 B) = .3143 is inside mu +- phi, and the conditions hold."""
+    sigma = 1.5 + np.sin(np.pi / 3650 * 150 * np.ceil(np.arange(1, 3651) / 150))
+    limit = jaxacct.filters.approximate_gdp(0.049377).clt((sigma.min(), sigma.max()), (0.01, 0.01))
+    assert limit.holds
+    assert float(limit.mu) == pytest.approx(0.3138, abs=5e-5)
+    assert float(limit.phi) == pytest.approx(0.0014, abs=5e-5)
+    assert float(limit.delta_over_constant) == pytest.approx(0.313, abs=5e-4)
+    fixed = clt(sampled(sigma, 0.01))
+    assert abs(float(fixed.mu) - float(limit.mu)) <= float(limit.phi)
+    wide = jaxacct.filters.approximate_gdp(0.049377).clt((0.5, 2.5), (0.01, 0.1))
+    assert wide.phi > 10 * limit.phi
+    with pytest.raises(ValueError, match=r"rate must be below 0\.2"):
+        jaxacct.filters.approximate_gdp(0.05).clt((1.0, 2.0), (0.01, 0.5))
+    with pytest.raises(ValueError, match="sigma must be a smallest and a largest value"):
+        jaxacct.filters.approximate_gdp(0.05).clt((2.0, 1.0), (0.01, 0.01))

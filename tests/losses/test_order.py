@@ -9,7 +9,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import jaxacct
-from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, is_chain, supremum
+from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, supremum
+from jaxacct.losses.compare.chain import is_chain
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings
 from jaxacct.losses.compare.suprema import infimum
 from tests import finite, stored

@@ -81,7 +81,7 @@ def test_many_rare_runs_are_narrow(sigma, rate, steps, delta, low, high):
     "mechanism",
     [
         jaxacct.DiscreteGaussian(0.9),
-        jaxacct.MixtureOfGaussians(0.9, (1.0, 0.5), (0.4, 0.6)),
+        jaxacct.RandomSensitivityGaussian(0.9, (1.0, 0.5), (0.4, 0.6)),
         jaxacct.Laplace(0.9),
     ],
     ids=["discrete Gaussian", "mixture", "Laplace"],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import MixtureOfGaussians, PoissonSampled
+from jaxacct import PoissonSampled, RandomSensitivityGaussian
 from jaxacct.losses.renyi import renyi
 
 INF, NAN = math.inf, math.nan
@@ -71,7 +71,7 @@ def test_samples_of_gaussians(relation):
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_mixtures(relation):
     make = lambda sigma, one, weight, rate: PoissonSampled(  # noqa: E731
-        MixtureOfGaussians(sigma, (one, 1.0), (weight, 1.0 - weight)), rate
+        RandomSensitivityGaussian(sigma, (one, 1.0), (weight, 1.0 - weight)), rate
     )
     domains = (POSITIVE, ((0.0, 0.7), (-0.7, INF, NAN)), ((0.25, 1.0), (-0.25, 1.25, NAN)), ((0.0, 0.3, 1.0), RATE[1]))
     columns, sensible, found = answers(make, *domains, relation=relation, orders=((2.5,), ORDER[1]))

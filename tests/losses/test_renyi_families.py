@@ -18,9 +18,9 @@ from jaxacct import (
     Exponential,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
 )
 from jaxacct.losses.renyi import renyi
@@ -100,7 +100,7 @@ def test_sampled_laplace_is_sound_and_tight_in_both_directions():
 )
 def test_mixtures_are_sound_and_tight(sigma, shifts, weights, relation):
     orders = np.array([1.1, 2.0, 8.5])
-    values = np.asarray(renyi(MixtureOfGaussians(sigma, shifts, weights), orders, relation=relation))
+    values = np.asarray(renyi(RandomSensitivityGaussian(sigma, shifts, weights), orders, relation=relation))
     for value, a in zip(values, orders, strict=True):
         with mp.workdps(30):
             b = mp.mpf(a if relation == "remove" else 1 - a)
@@ -123,7 +123,7 @@ def test_the_left_tail_of_a_mixture_counts_where_the_smallest_shift_is_rare():
         (1.0, (1e-12, 1 - 1e-12), 30.0),
         (2.0, (1e-3, 0.999), 60.0),
     ):
-        value = float(renyi(MixtureOfGaussians(sigma, (0.0, 1.0), weights), order, relation="add"))
+        value = float(renyi(RandomSensitivityGaussian(sigma, (0.0, 1.0), weights), order, relation="add"))
         with mp.workdps(30):
             low, high = map(mp.mpf, weights)
             shift = 1 / mp.mpf(sigma)
@@ -139,7 +139,7 @@ def test_the_left_tail_of_a_mixture_counts_where_the_smallest_shift_is_rare():
 @pytest.mark.parametrize(("noise", "order"), [(0.02, 1.01), (1 / 30, 1.9), (1e-3, 1.1)])
 def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(noise, order):
     shifts, weights = (0.0, 0.5, 1.0), (0.5, 0.25, 0.25)
-    mechanism = MixtureOfGaussians(noise, shifts, weights)
+    mechanism = RandomSensitivityGaussian(noise, shifts, weights)
     remove, add = (float(renyi(mechanism, order, relation=relation)) for relation in ("remove", "add"))
     with mp.workdps(30):
         c = [mp.mpf(order) * (order - 1) * (mp.mpf(s) / noise) ** 2 / 2 for s in shifts]
@@ -155,7 +155,7 @@ def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(
 def test_a_coarse_trapezoid_rule_is_charged_its_aliasing():
     """2 / (e^(2 pi d / h) - 1) times the integral on lines of height d = pi / (3 s), as the docstring has it."""
     noise, order, shifts, weights = 0.06, 1.02, np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.25, 0.25])
-    found = float(renyi(MixtureOfGaussians(noise, tuple(shifts), tuple(weights)), order, relation="remove"))
+    found = float(renyi(RandomSensitivityGaussian(noise, tuple(shifts), tuple(weights)), order, relation="remove"))
     s = shifts / noise
     x = np.linspace(-14.0, 2 * s[-1] + 14.0, 200_001)
     log_m = np.logaddexp.reduce(np.log(weights)[:, None] + s[:, None] * x - s[:, None] ** 2 / 2, 0)
@@ -170,7 +170,7 @@ def test_a_coarse_trapezoid_rule_is_charged_its_aliasing():
 
 
 def test_one_component_is_the_gaussian_sampled_or_not():
-    mixture = MixtureOfGaussians(1.5, (2.0,), (1.0,))
+    mixture = RandomSensitivityGaussian(1.5, (2.0,), (1.0,))
     np.testing.assert_allclose(renyi(mixture, ORDERS), renyi(Gaussian(1.5, 2.0), ORDERS), rtol=1e-11)
     for relation in ("remove", "add"):
         known = renyi(PoissonSampled(Gaussian(1.5, 2.0), 0.02), ORDERS, relation=relation)
@@ -212,8 +212,12 @@ def test_without_replacement_matches_quadrature_of_its_pair():
         (Laplace(1.3), "remove", True),
         pytest.param(PermuteAndFlip(0.7), "remove", True, marks=pytest.mark.slow),
         (Exponential(0.9), "remove", False),
-        pytest.param(MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True, marks=pytest.mark.slow),
-        pytest.param(MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True, marks=pytest.mark.slow),
+        pytest.param(
+            RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True, marks=pytest.mark.slow
+        ),
         (PoissonSampled(Laplace(1.3), 0.2), "add", True),
         pytest.param(SampledWithoutReplacement(Laplace(1.3), 1, 5), "replace", True, marks=pytest.mark.slow),
     ],
@@ -244,7 +248,7 @@ def test_bad_values_give_infinity_and_what_has_no_curve_says_so():
     @jax.jit
     def run(x):
         made = [Laplace(x), Exponential(x), PermuteAndFlip(x), PoissonSampled(Laplace(x), 0.1)]
-        made += [PoissonSampled(Laplace(1.0), x), MixtureOfGaussians(x, (1.0,), (1.0,))]
+        made += [PoissonSampled(Laplace(1.0), x), RandomSensitivityGaussian(x, (1.0,), (1.0,))]
         return [renyi(one, 4.0) for one in made]
 
     found = np.asarray(run(np.array([-1.0, math.nan, 0.7])))  # one bad setting of a batch spoils no other

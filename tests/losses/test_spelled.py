@@ -12,7 +12,8 @@ CALLS = """
 import jaxacct
 from jaxacct import *
 from jaxacct.losses.compare.attack import advantage, bayes_risk, power
-from jaxacct.losses.approximations.central_limit import clt_of_box
+from jaxacct.losses.compare.chain import is_chain
+from jaxacct.papers.central_limit import clt_of_box
 from jaxacct.losses.compare.distance import delta_divergence
 from jaxacct.losses.compare.suprema import infimum
 from jaxacct.losses.compare.gaussian_order import gaussian_trade_off, mu_of

@@ -16,11 +16,11 @@ from jaxacct import (
     Exponential,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
     RandomAllocation,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
     Shuffled,
     epsilon,
@@ -61,8 +61,8 @@ def _atoms(mechanism, relation, cells):
         (Laplace(1.5), "remove"),
         (PoissonSampled(Laplace(0.7), 0.3), "remove"),
         (PoissonSampled(Laplace(0.7), 0.3), "add"),
-        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove"),
-        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add"),
+        (RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove"),
+        (RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add"),
         (Exponential(1.0), "remove"),
         (SampledWithoutReplacement(Gaussian(1.0), 1, 5), "remove"),
     ],
@@ -136,7 +136,7 @@ def test_a_mixture_of_one_component_is_the_gaussian():
     epsilon = np.array([0.2, 1.0, 2.0])
     mu = 2.0 / 1.5
     truth = stats.norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
-    bounds = jaxacct.delta(MixtureOfGaussians(1.5, [2.0], [1.0]), epsilon)
+    bounds = jaxacct.delta(RandomSensitivityGaussian(1.5, [2.0], [1.0]), epsilon)
     np.testing.assert_allclose(bounds.lower, truth, rtol=1e-11)
     np.testing.assert_allclose(bounds.upper, truth, rtol=1e-11)
 
@@ -154,7 +154,7 @@ def test_mechanisms_of_different_kinds_compose_and_order_does_not_matter():
 
 
 def test_parameters_of_any_shape_broadcast():
-    mechanism = MixtureOfGaussians(np.array([[1.0], [2.0]]), (0.0, np.array([1.0, 1.5, 2.0])), (0.9, 0.1))
+    mechanism = RandomSensitivityGaussian(np.array([[1.0], [2.0]]), (0.0, np.array([1.0, 1.5, 2.0])), (0.9, 0.1))
     bounds = jaxacct.delta(mechanism, 0.3)
     assert bounds.upper.shape == (2, 3)
     assert np.all(np.diff(bounds.upper, axis=1) > 0)
@@ -164,7 +164,7 @@ def test_parameters_of_any_shape_broadcast():
 def test_traced_weights_and_rates_that_make_no_sense_fail_closed():
     @jax.jit
     def worst(value):
-        made = [MixtureOfGaussians(1.0, (0.0, 1.0), (0.5, value)), PoissonSampled(Laplace(1.0), value)]
+        made = [RandomSensitivityGaussian(1.0, (0.0, 1.0), (0.5, value)), PoissonSampled(Laplace(1.0), value)]
         return [jaxacct.delta(one, 1.0).upper for one in made]
 
     assert np.all(np.asarray(worst(-1.0)) == 1.0)
@@ -179,10 +179,13 @@ def test_traced_weights_and_rates_that_make_no_sense_fail_closed():
         (lambda: Laplace(0.0), "scale must be a finite number above 0, got 0"),
         (lambda: Exponential(-1.0), "epsilon must be a finite number above 0, got -1"),
         (lambda: PermuteAndFlip(np.inf), "epsilon must be a finite number above 0, got inf"),
-        (lambda: MixtureOfGaussians(1.0, (1.0,), (0.5, 0.5)), "weights must hold one number for each sensitivity"),
-        (lambda: MixtureOfGaussians(1.0, (1.0, 2.0), (0.5, 0.6)), "weights must sum up to 1, got 1.1"),
-        (lambda: MixtureOfGaussians(1.0, (0.0,), (1.0,)), "sensitivities must hold a number above 0"),
-        (lambda: MixtureOfGaussians(1.0, (-1.0,), (1.0,)), "sensitivities must be .* at least 0, got -1"),
+        (
+            lambda: RandomSensitivityGaussian(1.0, (1.0,), (0.5, 0.5)),
+            "weights must hold one number for each sensitivity",
+        ),
+        (lambda: RandomSensitivityGaussian(1.0, (1.0, 2.0), (0.5, 0.6)), "weights must sum up to 1, got 1.1"),
+        (lambda: RandomSensitivityGaussian(1.0, (0.0,), (1.0,)), "sensitivities must hold a number above 0"),
+        (lambda: RandomSensitivityGaussian(1.0, (-1.0,), (1.0,)), "sensitivities must be .* at least 0, got -1"),
         (lambda: SampledWithoutReplacement(Gaussian(1.0), 5, 4), "sample_size must be at most dataset_size"),
         (lambda: SampledWithoutReplacement(Gaussian(1.0), 0.5, 4), "sample_size must be a whole number"),
         (

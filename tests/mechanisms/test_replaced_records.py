@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import PLD, FromTables, Gaussian, Laplace, MixtureOfGaussians, PoissonSampled, PureDP, filters
+from jaxacct import PLD, FromTables, Gaussian, Laplace, PoissonSampled, PureDP, RandomSensitivityGaussian, filters
 from jaxacct.losses.renyi import renyi
 from tests.truth import contour_delta_of
 
@@ -63,7 +63,7 @@ def test_compositions_enclose_an_inversion_of_the_transform(sigma, rate, steps, 
     side = lambda sign: np.logaddexp(np.log1p(-rate), np.log(rate) + (sign * x - 0.5) / sigma**2)  # noqa: E731
     log_p = side(1.0) - 0.5 * (x / sigma) ** 2 - np.log(sigma * np.sqrt(2 * np.pi)) + np.log(x[1] - x[0])
     truth = contour_delta_of(side(1.0) - side(-1.0), log_p, steps, epsilon)
-    for inner in (Gaussian(sigma), MixtureOfGaussians(sigma, (0.0, 1.0), (0.0, 1.0))):
+    for inner in (Gaussian(sigma), RandomSensitivityGaussian(sigma, (0.0, 1.0), (0.0, 1.0))):
         bounds = jaxacct.delta(PoissonSampled(inner, rate), epsilon, steps=steps, relation="replace")
         assert bounds.lower <= truth <= bounds.upper
         assert bounds.upper - bounds.lower <= 1e-3 * truth

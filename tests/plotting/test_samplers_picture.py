@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from jaxacct import plotting
+from jaxacct.plotting.samplers import sampler_costs
 
 matplotlib.use("Agg")
 
 
 def test_every_sampler_has_a_line_and_its_bounds() -> None:
-    found = plotting.sampler_costs([1.0, 2.0], batches=20, records=1000)
+    found = sampler_costs([1.0, 2.0], batches=20, records=1000)
     assert set(found) == {"poisson", "truncated", "fixed", "allocation", "shuffled", "everyone knows"}
     for bounds in found.values():
         assert (bounds.lower <= bounds.upper).all()
@@ -22,4 +23,4 @@ def test_every_sampler_has_a_line_and_its_bounds() -> None:
 
 def test_a_sampler_of_another_name_is_refused() -> None:
     with pytest.raises(ValueError, match="names"):
-        plotting.sampler_costs([1.0], batches=20, records=1000, names=("bernoulli",))
+        sampler_costs([1.0], batches=20, records=1000, names=("bernoulli",))

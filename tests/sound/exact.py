@@ -376,7 +376,9 @@ def cases(rng: np.random.Generator, wild: bool = False) -> dict[str, Case]:
         near = some_rate(rng)
         weights = np.array([1 - near, near / 3, 2 * near / 3]) if rng.random() < 0.5 else weights / weights.sum()
         true = mixture(exact(sigma), [*map(exact, moves)], [*map(exact, weights)], relation == "add")
-        found[f"mixture, {relation}"] = Case(m.MixtureOfGaussians(sigma, tuple(moves), tuple(weights)), relation, true)
+        found[f"mixture, {relation}"] = Case(
+            m.RandomSensitivityGaussian(sigma, tuple(moves), tuple(weights)), relation, true
+        )
     number, sigma = int(rng.integers(2, 400)), spread(rng, 1, 100)
     parts = [m.Gaussian(sigma)] * number + [m.GDP(0.01), m.Composed([m.Gaussian(3.0), m.Gaussian(7.0)], [3, 1])]
     square = number / exact(sigma) ** 2 + exact(0.01) ** 2 + mpf(3) / 9 + mpf(1) / 49

@@ -47,7 +47,7 @@ def test_bounds_hold_next_to_atoms_and_largest_losses(name):
 
 
 def test_weights_next_to_0_and_1_keep_their_complements():
-    mixture = m.MixtureOfGaussians(0.05, (0.0, 1.0), (1e-10, 1 - 1e-10))
+    mixture = m.RandomSensitivityGaussian(0.05, (0.0, 1.0), (1e-10, 1 - 1e-10))
     law = exact.mixture(mpf(0.05), [mpf(0), mpf(1)], [mpf(1e-10), mpf(1 - 1e-10)], True)
     found = jaxacct.delta(mixture, 23.02585088, relation="add")
     assert holds(found.lower, law.curve(mpf(23.02585088)), found.upper)
@@ -55,7 +55,7 @@ def test_weights_next_to_0_and_1_keep_their_complements():
 
 
 def test_three_runs_of_a_mixture_reach_their_largest_losses():
-    mixture = m.MixtureOfGaussians(0.05, (0.0, 1.0), (1e-13, 1 - 1e-13))
+    mixture = m.RandomSensitivityGaussian(0.05, (0.0, 1.0), (1e-13, 1 - 1e-13))
     found = jaxacct.epsilon(mixture, 1e-6, steps=3, relation="add")
     # With noise of 0.05 the mixed and the base law hardly meet: the losses are 3 log(1e13), but for 1e-6 of them.
     truth = 3 * -mp.log(mpf(1e-13) / (mpf(1e-13) + mpf(1 - 1e-13))) + mp.log(1 - mpf(1e-6))

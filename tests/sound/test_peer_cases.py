@@ -92,7 +92,7 @@ def test_delta_of_one_sampled_run(name, relation):
     ],
 )
 def test_delta_of_a_mixture_of_gaussians(weights, add, remove):
-    mechanism = j.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), weights)
+    mechanism = j.RandomSensitivityGaussian(1.0, (0.0, 1.0, 2.0), weights)
     _agrees(j.delta(mechanism, 1.0, relation="add"), add, DIGITS)
     _agrees(j.delta(mechanism, 1.0, relation="remove"), remove, DIGITS)
 
@@ -178,8 +178,8 @@ def test_failures_add_up():
 
 @pytest.mark.slow
 def test_composed_mixtures_of_gaussians():
-    first = j.MixtureOfGaussians(1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2))
-    second = j.MixtureOfGaussians(2.0, (0.0, 2.0, 3.0), (0.33, 0.34, 0.33))
+    first = j.RandomSensitivityGaussian(1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2))
+    second = j.RandomSensitivityGaussian(2.0, (0.0, 2.0, 3.0), (0.33, 0.34, 0.33))
     lower, upper = j.epsilon(j.Composed([first, second], [3, 2]), 1e-6)
     assert lower <= 17.193115 <= upper * (1 + 1e-4)  # its own is rounded up to a lattice
     assert upper <= lower * (1 + 1e-3)

@@ -11,9 +11,9 @@ from jaxacct import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     SampledWithReplacement,
     Skellam,
     delta,
@@ -31,7 +31,7 @@ from tests.compositions import (
 )
 
 SAMPLED = PoissonSampled(Laplace(2.0), 0.01)
-MIXTURE = MixtureOfGaussians(1.0, (0, 1, 2), (0.9, 0.09, 0.01))
+MIXTURE = RandomSensitivityGaussian(1.0, (0, 1, 2), (0.9, 0.09, 0.01))
 ROWS = ((0.0, 0.9), (1.0, 0.09), (2.0, 0.01))
 SHIFT = ((0.0, 0.99), (1.0, 0.01))  # a sampled Gaussian
 # Name: the mechanism, runs, and its delta in the direction `remove` as a function of epsilon.

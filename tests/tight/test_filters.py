@@ -16,7 +16,7 @@ def number(pieces):
 @pytest.mark.slow
 def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
     menu = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=2)
-    ledger = filters.priced_menu(menu, epsilon=1.5, delta=1e-3, points=2048)
+    ledger = filters.menu(menu, epsilon=1.5, delta=1e-3, points=2048)
     bounds = filters.constant_schedules(ledger, menu, 1e-3)
     claimed = float(ledger.guarantee.epsilon(1e-3))
     assert bounds.lower.max() <= claimed <= 1.5

@@ -135,7 +135,7 @@ def test_everyone_in_a_batch_is_not_charged_as_a_sample():
 @pytest.mark.parametrize("clip_norm", [0.0, -1.0, math.nan, math.inf, 1e-50, 1e13])
 def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(clip_norm):
     loss, sgd, plan = (lambda params, row: jnp.sum(params["w"] * row)), optax.sgd(0.1), training.constant(1.0, 0.5, 3)
-    budget, each = filters.renyi(9.0, 1e-5, order=8.0), filters.individual(filters.gdp(1.0), examples=4)
+    budget, each = filters.renyi(9.0, 1e-5, order=8.0), filters.per_example(filters.gdp(1.0), examples=4)
     sampler = training.sampler(PoissonSampled(Gaussian(1.0), 0.5), 4)
     makers = [
         lambda: training.make_step(loss, sgd, budget, plan, clip_norm=clip_norm),

@@ -154,7 +154,7 @@ def test_a_transformation_refuses_a_foreign_account_and_is_not_halted_by_it():
 
 
 def test_an_individual_step_leaves_foreign_accounts_alone():
-    make = lambda budget: filters.individual_approximate_gdp(budget, examples=SIZE)  # noqa: E731
+    make = lambda budget: filters.per_example(filters.approximate_gdp(budget), examples=SIZE)  # noqa: E731
     step = training.make_individual_step(loss, SGD, make(0.02), clip_norm=1.0, physical_batch=8)
     begin = lambda ledger: training.init_individual({"w": jnp.zeros(2)}, SGD, ledger, training.seeded_keys(0))  # noqa: E731
     state, norm = step(begin(make(0.02)), DATA, 2.0, 0.1)

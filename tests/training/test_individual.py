@@ -34,7 +34,9 @@ X[0] = 0.0  # learns nothing, ever
 Y[1] = 50.0  # always at the clip norm
 DATA = (jnp.asarray(X), jnp.asarray(Y))
 OPTIMIZER = optax.sgd(0.05)
-LEDGER = filters.individual_approximate_gdp(0.012, examples=SIZE)  # room for three steps and a half at the clip norm
+LEDGER = filters.per_example(
+    filters.approximate_gdp(0.012), examples=SIZE
+)  # room for three steps and a half at the clip norm
 STEP = make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, physical_batch=16)
 
 
@@ -114,7 +116,7 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
     padded = tuple(jnp.concatenate([leaf, jnp.zeros((7, *leaf.shape[1:]), leaf.dtype)]) for leaf in DATA)
     moved = []
     for data, count, size in ((DATA, SIZE, 50), (padded, wide, 100)):
-        ledger = filters.individual_approximate_gdp(0.9, examples=count, regime="large")
+        ledger = filters.per_example(filters.approximate_gdp(0.9, regime="large"), examples=count)
         step = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=size)
         _, norm = step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), data, SIGMA, 1.0)
         moved.append(size * float(norm))

@@ -13,10 +13,11 @@ from jaxacct import filters, training
 
 ROOTS = training.seeded_keys(0xFEDCBA9876543210)
 STEP = training.step_keys(ROOTS, 0)
+SECURE = training.secure_keys()
 X = jnp.ones((4, 3))
 PARAMS = {"w": jnp.zeros(3)}
 SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.constant(2.0, 1.0, 3)
-ACCOUNTS = filters.individual(filters.gdp(1.0), examples=4)
+ACCOUNTS = filters.per_example(filters.gdp(1.0), examples=4)
 
 
 def loss(params, row):
@@ -31,7 +32,7 @@ def words_of(keys):
     return {str(word) for key in keys for word in np.asarray(jax.random.key_data(key)).tolist()}
 
 
-WORDS = words_of(ROOTS) | words_of(STEP)
+WORDS = words_of(ROOTS) | words_of(STEP) | words_of(SECURE)
 TAKES_ROOTS = {
     "step_keys": lambda keys: training.step_keys(keys, 0),
     "attempt_keys": lambda keys: training.attempt_keys(keys, 0),
@@ -57,10 +58,13 @@ def test_what_takes_roots_refuses_everything_else_and_names_what_works(taker, wr
         TAKES_ROOTS[taker](WRONG[wrong])
     assert not any(word in str(caught.value) for word in WORDS)
     TAKES_ROOTS[taker](ROOTS)
+    TAKES_ROOTS[taker](SECURE)
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-@pytest.mark.parametrize("make", [training.fresh_keys, lambda: ROOTS, lambda: training.attempt_keys(ROOTS, 1)])
+@pytest.mark.parametrize(
+    "make", [training.fresh_keys, training.secure_keys, lambda: ROOTS, lambda: training.attempt_keys(ROOTS, 1)]
+)
 def test_roots_where_a_steps_keys_belong_are_refused_and_would_repeat_the_noise(make, jitted):
     with pytest.raises(ValueError, match=r"keys must be StepKeys, got a RootKeys: pass training.step_keys\(roots, nu"):
         (jax.jit(noisy) if jitted else noisy)(make())
@@ -93,7 +97,7 @@ def test_keys_of_other_generators_are_refused_because_steps_and_leaves_would_sha
         lambda roots: training.add_gaussian_noise(roots.noise, total, 1.0, 1.0),
     ]
     for take in takers:
-        with pytest.raises(ValueError, match=f"threefry2x32, got .*{generator}"):
+        with pytest.raises(ValueError, match=f"threefry2x32 or chacha20, got .*{generator}"):
             (jax.jit(lambda roots, take=take: (take(roots), 0)[1]) if jitted else take)(training.RootKeys(one, other))
 
 
@@ -144,6 +148,7 @@ def states():
     return [
         ROOTS,
         STEP,
+        SECURE,
         state,
         state._asdict(),
         training.Outcome(state, [], [], "plan finished"),
@@ -182,7 +187,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize(
-    "wrong", [ROOTS, STEP, ROOTS.noise, {"keys": [STEP.noise]}], ids=["roots", "step", "key", "tree"]
+    "wrong",
+    [ROOTS, SECURE, STEP, ROOTS.noise, {"keys": [STEP.noise]}],
+    ids=["roots", "secure", "step", "key", "tree"],
 )
 def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mistake, wrong):
     with pytest.raises((ValueError, TypeError)) as caught:

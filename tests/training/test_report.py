@@ -111,7 +111,7 @@ def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
 
 
 def test_the_approximate_filter_says_that_it_is_no_bound_and_is_contradicted_where_it_errs():
-    budget = plan("approximate-gdp", rate=0.15, steps=3)  # far outside the limit: little noise, few steps
+    budget = plan("approximate_gdp", rate=0.15, steps=3)  # far outside the limit: little noise, few steps
     report = full_report(budget, outcome(follow(budget)))
     assert report["privacy"]["filter"]["label"] == "asymptotic, not a bound"
     assert not report["privacy"]["filter"]["is_bound"]

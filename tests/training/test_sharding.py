@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EIGHT = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxacct import filters
-from jaxacct.training import constant, init_state, make_step, replicate, seeded_keys, shard_examples
+from jaxacct.training import constant, init_state, make_step, replicate, secure_keys, seeded_keys, shard_examples
+from jaxacct.training import gaussian_tree
 
 def loss(params, example):
     x, y = example
@@ -29,16 +30,30 @@ data = draw.normal(size=(403, 6)).astype(np.float32), draw.integers(0, 3, 403).a
 params = {"a": jnp.asarray(draw.normal(size=(6, 8)), jnp.float32), "b": jnp.zeros((8, 3))}
 filter, schedule, optimizer = filters.approximate_gdp(0.2), constant(1.5, 0.15, 99), optax.adam(0.05)
 step = make_step(loss, optimizer, filter, schedule, clip_norm=0.5, physical_batch=8)
-state = init_state(params, optimizer, filter, schedule, seeded_keys(0))
 examples = shard_examples(data)
-ends = []
-for data, state in ((jax.tree.map(jnp.asarray, data), state), (examples, replicate(state, examples))):
-    for number in range(12):
-        state, report = step(state, data)
-    assert bool(report.admitted) and int(state.step) == 12
-    ends.append([np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((state._replace(keys=()), report))])
-assert ends[0] == ends[1]
-assert len(state.params["a"].sharding.device_set) == 8
+for roots in (seeded_keys(0), secure_keys()):
+    state = init_state(params, optimizer, filter, schedule, roots)
+    ends = []
+    for rows, state in ((jax.tree.map(jnp.asarray, data), state), (examples, replicate(state, examples))):
+        for number in range(12):
+            state, report = step(state, rows)
+        assert bool(report.admitted) and int(state.step) == 12
+        ends.append([np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((state._replace(keys=()), report))])
+    assert ends[0] == ends[1]
+    assert len(state.params["a"].sharding.device_set) == 8
+
+    draw = lambda key: gaussian_tree(key, jnp.zeros((16, 24)))
+    noise = np.asarray(jax.jit(draw)(roots.noise)).tobytes()
+    for axes in ((), ("examples",), (None, "examples")):
+        placed = jax.NamedSharding(examples.mesh, jax.P(*axes))
+        spread = jax.jit(draw, out_shardings=placed)(roots.noise)
+        assert np.asarray(spread).tobytes() == noise and spread.sharding == placed
+    inside = jax.shard_map(draw, mesh=examples.mesh, in_specs=jax.P(), out_specs=jax.P())
+    assert np.asarray(jax.jit(inside)(roots.noise)).tobytes() == noise
+    lies = {"mesh": examples.mesh, "in_specs": jax.P("examples"), "out_specs": jax.P("examples")}
+    own = jax.shard_map(lambda keys: draw(keys[0])[None], **lies)
+    each = np.asarray(jax.jit(own)(jax.random.split(roots.noise, 8)))
+    assert np.unique(each).size > 0.99 * each.size
 print("same")
 """
 

@@ -211,28 +211,30 @@ def test_parameters_that_are_not_floats_raise():
 
 
 SETTINGS = [
-    ("approximate-gdp", 0.1),
-    ("approximate-gdp", 0.9),
+    ("approximate_gdp", 0.1),
+    ("approximate_gdp", 0.9),
     ("renyi", 0.1),
     ("renyi", 0.5),
     ("gdp", 1.0),
-    ("priced-box", 0.1),
+    ("sampled_gaussian", 0.1),
 ]
 
 
 # In a box's warm-up both noise and rate move: a table of twenty seconds.
 PLANS = [
-    pytest.param(*one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("priced-box", "warmup-decay") else ())
+    pytest.param(
+        *one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("sampled_gaussian", "warmup-decay") else ()
+    )
     for one in SETTINGS
     for schedule in ("constant", "warmup-decay")
-    if (one, schedule) != (("approximate-gdp", 0.9), "warmup-decay")  # its rate passes where there is no analysis
+    if (one, schedule) != (("approximate_gdp", 0.9), "warmup-decay")  # its rate passes where there is no analysis
 ]
 
 
 @pytest.mark.parametrize(("name", "rate", "schedule"), PLANS)
 def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, schedule):
     budget = plan_budget(name, schedule, epsilon=2.0, delta=1e-5, steps=50, rate=rate)
-    loose = name == "priced-box"  # its curve meets the target to 1e-4 of a table's node
+    loose = name == "sampled_gaussian"  # its curve meets the target to 1e-4 of a table's node
     state = budget.filter.init()
     for sigma, planned_rate, steps in budget.schedule.planned:
         query = Gaussian(sigma) if planned_rate == 1 else PoissonSampled(Gaussian(sigma), planned_rate)
@@ -249,8 +251,8 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     ("arguments", "message"),
     [
         (dict(filter="gdp", rate=0.5), "rate must be 1 for the gdp filter"),
-        (dict(filter="approximate-gdp", rate=0.5), "rate must stay below 0.2 or above 0.8"),
-        (dict(filter="approximate-gdp", rate=0.9, schedule="warmup-decay"), "got 0.45"),
+        (dict(filter="approximate_gdp", rate=0.5), "rate must stay below 0.2 or above 0.8"),
+        (dict(filter="approximate_gdp", rate=0.9, schedule="warmup-decay"), "got 0.45"),
         (dict(epsilon=-1.0), "epsilon must be"),
         (dict(delta=0.0), "delta must be"),
         (dict(rate=1.5), "rate must be"),

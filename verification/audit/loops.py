@@ -76,14 +76,14 @@ def digits():
     return load("digits")
 
 
-def place(number: int, key: jax.Array) -> audit.Canaries:
+def place(number: int, key: jax.Array) -> audit.placed.Canaries:
     """The digits example with so many gradient canaries, of ten clip norms each."""
     data = digits()
     params = {"w": jnp.zeros((64, 10)), "b": jnp.zeros(10)}
     return audit.canaries(loss, params, (data.train_x, data.train_y), key=key, number=number, gradient_norm=LONG * CLIP)
 
 
-def compiled(run: Run, placed: audit.Canaries):
+def compiled(run: Run, placed: audit.placed.Canaries):
     """``train(params, data, key) -> (params, scores)``, the whole run as one program.
 
     ``placed`` gives loss and shapes only, so that one program serves for all placements of as many canaries.
@@ -139,7 +139,7 @@ def compiled(run: Run, placed: audit.Canaries):
     return jax.jit(train)
 
 
-def _library(run: Run, placed: audit.Canaries, optimizer):
+def _library(run: Run, placed: audit.placed.Canaries, optimizer):
     """The same run by the library's step, under a filter that has room for it."""
     filter, schedule = filters.renyi(100.0, 1e-5, order=8.0), constant(run.sigma, run.rate, run.steps)
     step = make_step(placed.loss, optimizer, filter, schedule, clip_norm=CLIP)

@@ -74,7 +74,7 @@ def _moves(rng: Any, edge: bool) -> Any:
     if edge:
         small = _log(rng, 1e-15, 1e-6)
         weights = np.array([small, 1 - small] if len(moves) == 2 else [small, small, 1 - 2 * small])
-    return m.MixtureOfGaussians(
+    return m.RandomSensitivityGaussian(
         _log(rng, 0.05 if edge else 0.5, 5), [float(x) for x in moves], [float(w) for w in weights]
     )
 

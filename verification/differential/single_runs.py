@@ -148,7 +148,7 @@ def mixture_truth(sigma, s0, s1, s2, w0, w1, w2):
 
 
 def mixture_of(sigma, s0, s1, s2, w0, w1, w2):
-    return m.MixtureOfGaussians(sigma, (s0, s1, s2), (w0, w1, w2))
+    return m.RandomSensitivityGaussian(sigma, (s0, s1, s2), (w0, w1, w2))
 
 
 def concentrated(rng):
@@ -207,7 +207,7 @@ ALONE = {
     "Exponential": Kind(exponential, truths.bounded_range, m.Exponential, SUM),
     "FromTables": Kind(from_tables, table_truth, m.FromTables, SUM, ways=_SUMS),
     "FromProfile": Kind(from_profile, profile_truth, m.FromProfile, SUM, ways=_CONCRETE),
-    "MixtureOfGaussians": Kind(mixture, mixture_truth, mixture_of, SUM, ways=_SUMS),
+    "RandomSensitivityGaussian": Kind(mixture, mixture_truth, mixture_of, SUM, ways=_SUMS),
     "ZeroConcentratedDP": Kind(
         concentrated, concentrated_member, m.ZeroConcentratedDP, SUM, limit=truths.concentrated
     ),

@@ -25,7 +25,8 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct.cli import values as _values
     from jaxacct.filters.menus import cache as _table_cache
     from jaxacct.interop import UnreadableEvent, from_dp_event
-    from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical, records
+    from jaxacct.ledger import canonical, records
+    from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
     from jaxacct.ledger.policy import Policy
     from jaxacct.training.demo import adult, data
     from jaxacct.training.durable_runs import checkpoints, journal, mark

@@ -1,4 +1,4 @@
-"""Looks for a price of `priced_box` that is too low: random points, exact digits, brute force and adversaries.
+"""Looks for a price of `sampled_gaussian` that is too low: random points, exact digits, brute force and adversaries.
 
     python -m verification.prices [--points 1000000] [--exact 12] [--seconds S] [--json FILE] [--parts brute play ...]
 
@@ -63,7 +63,7 @@ def plays(count: int, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, given in _PLAYED.items():
         with jax.enable_x64(True):
-            box = filters.priced_box(**given)
+            box = filters.sampled_gaussian(**given)
         queries = play.weakest(box, given["sigma"], given["rate"], given["epsilon"], seed)
         at = round(given["epsilon"] / _LOSSES.spacing)
         found[f"best play, {name}"] = {
@@ -73,7 +73,7 @@ def plays(count: int, seed: int) -> dict[str, Any]:
             },
         }
     with jax.enable_x64(True):
-        box = filters.priced_box(**_SIMULATED)
+        box = filters.sampled_gaussian(**_SIMULATED)
     queries = play.weakest(box, _SIMULATED["sigma"], _SIMULATED["rate"], _SIMULATED["epsilon"], seed)
     found["simulated at epsilon 1, over the promised delta, and standard errors"] = {
         f"{policy}, prices times {x:g}": play.simulated(box, queries, policy, x, count, 1.0, seed)

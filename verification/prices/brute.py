@@ -108,7 +108,7 @@ def menu(scale: float = 1.0) -> dict[str, Any]:
     """
     queries = [RandomizedResponse(k * math.log(2)) for k in (1, 3)]
     with jax.enable_x64(True):
-        ledger = filters.priced_menu(
+        ledger = filters.menu(
             queries, epsilon=6 * math.log(2), delta=3e-2, unit=100, points=512, online=True, cache=False
         )
         budget, promise = int(ledger.budget), ledger.curves

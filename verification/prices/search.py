@@ -71,7 +71,7 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
     """Random points of one box, and some of them with the order at which the margin is least."""
     rng, found, sample = np.random.default_rng(seed), Found(), []
     with jax.enable_x64(True):
-        box = filters.priced_box(**BOXES[name])
+        box = filters.sampled_gaussian(**BOXES[name])
     # A ledger stays in one of a box's tables: each is searched by itself.
     tables = [box] if box.other is None else [dataclasses.replace(box, other=None), box.other]
     table, curves, count, start = box, None, 0, time.monotonic()

@@ -36,7 +36,7 @@ import traceback
 import jax
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerError
+from jaxacct.ledger.errors import LedgerError
 
 # Imports are done and no computation has run: children that are forked from here start in milliseconds.
 

@@ -16,7 +16,7 @@ from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
-from jaxacct.adversary.generalized_response import rounded
+from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
@@ -75,7 +75,7 @@ class AdditiveProfileFilter:
         if isinstance(query, PLD):
             with jax.enable_x64(True):
                 query = completed(query)
-        _, up = rounded(query, self.epsilons[:-1], relation=relation)
+        _, up = GeneralizedResponse.enclosing(query, self.epsilons[:-1], relation=relation)
         order = np.argsort(up.epsilons)
         # float32 rounded up, so that a float32 program charges as much; totals may exceed 1 by that.
         high = up.masses[order].astype(np.float32)

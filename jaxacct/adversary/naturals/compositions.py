@@ -86,7 +86,7 @@ class Compositions:
 
     @functools.cached_property
     def grid(self) -> LossGrid:
-        """The lattice."""
+        """The lattice on which members that are not finite are composed."""
         return lattice_for(self.family, self.rounds, self.relation) if self._grid is None else self._grid
 
     @functools.cached_property

@@ -16,7 +16,7 @@ from jaxacct.adversary.lattice_laws import lattice_index, on_lattice
 from jaxacct.adversary.naturals import off_lattice
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import Game, Rule, check_rounds, multisets, unroll
+from jaxacct.adversary.rules import Game, Rule, check_rounds, unroll
 from jaxacct.adversary.worst_case import WorstCase
 from jaxacct.adversary.worst_case_tables import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -126,7 +126,7 @@ def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None)
     """:func:`natural_filter_cost` of a budget and a family that are at hand."""
     compositions = tests.compositions
     # Algorithm 2: a query runs if the composition of all that ran stays within the budget.
-    rule = multisets(compositions.family, lambda n: tests.test(n).possible, lambda n: tests.test(n).certain)
+    rule = Rule.of_counts(compositions.family, lambda n: tests.test(n).possible, lambda n: tests.test(n).certain)
     game = unroll(rule, compositions.rounds)
     seen = {state for states in game.states for state in states}
     undecided = sum(1 for counts in seen if not tests.test(counts).certain)

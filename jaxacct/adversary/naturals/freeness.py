@@ -32,7 +32,7 @@ class Certified:
 
     @property
     def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
+        """The verdict as a word: "yes", "no" or "undecided"."""
         return WORDS[self.verdict]
 
     def __bool__(self) -> bool:

@@ -67,7 +67,7 @@ class Budget:
 
     @property
     def sides(self) -> int:
-        """Directions to test."""
+        """The number of directions in which a composition is compared with the budget."""
         own = 1 if self.mu is not None else len(self.experiments or self._enclosed)
         return max(own, self.compositions.sides)
 

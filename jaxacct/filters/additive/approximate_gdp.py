@@ -22,6 +22,7 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.papers.central_limit import CLT, clt_of_budget
 
 _REGIMES = ("small", "large")
 _LIMITS = {
@@ -104,7 +105,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.
 
         With it ``query`` spends at most what is left; its noise keeps its scale. It is invBudg of Algorithm 2 with
-        this step's rate (errata 2), divided by the query's own sensitivity, at most 1: sigma sqrt(log(1 + 2 B
+        this step's rate (docs/errata.md, 2), divided by the query's own sensitivity, at most 1: sigma sqrt(log(1 + 2 B
         / q^2)) in the "small" regime, sigma sqrt(2 B) / q in the "large" one. 0 where `update_clipped` refuses.
         Rounded down, in the caller's float type.
 
@@ -113,6 +114,24 @@ class ApproximateGDPFilter(AdditiveFilter):
         """
         parameters = sampled_parameters(query, self.regime)
         return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
+
+    def clt(self, sigma: tuple[float, float], rate: tuple[float, float]) -> CLT:
+        """Theorem 4.3: where the limit is once the budget is spent, for parameters that an analyst picks in a box.
+
+        Args:
+            sigma: smallest and largest noise multiplier.
+            rate: smallest and largest sampling rate, inside the regime.
+
+        Returns:
+            `jaxacct.papers.central_limit.CLT`: ``mu`` and ``phi``, by which it may be off; ``holds``, whether the
+            theorem's conditions do; ``delta_over_constant``, its error over a constant that nobody has given.
+
+        Raises:
+            ValueError: several budgets, or ends that are out of order or outside of the regime.
+        """
+        for end in rate:
+            sampled_parameters(PoissonSampled(Gaussian(1.0), end), self.regime)
+        return clt_of_budget(self.budget, self.regime, sigma, rate)
 
     @reentrant_x64
     def _cost(self, query: object) -> Array:

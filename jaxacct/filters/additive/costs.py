@@ -86,7 +86,7 @@ def concentrated_cost(query: object) -> Array:
     if isinstance(query, PoissonSampled):
         raise ValueError(
             f"zCDP cannot account for a Poisson-sampled {type(query.mechanism).__name__} (rate not concretely 1): use "
-            "filters.renyi or filters.priced_menu"
+            "filters.renyi or filters.menu"
         )
     raise ValueError(
         "query must be a number rho, a PLD or a mechanism with a known zCDP parameter (Gaussian, PureDP, ...), got "

@@ -41,7 +41,7 @@ def gaussian_parts(query: object) -> list[Part]:
     if isinstance(query, PoissonSampled):
         if not _always(query.rate):
             raise ValueError(
-                "GDP cannot account for a Poisson-sampled Gaussian (rate not concretely 1): use filters.priced_menu "
+                "GDP cannot account for a Poisson-sampled Gaussian (rate not concretely 1): use filters.menu "
                 "or filters.renyi"
             )
         return gaussian_parts(query.mechanism)

@@ -1,1 +1,1 @@
-"""A filter for all sampled Gaussians of a box of noise and rate (`priced_box`): curves, certified prices, look-up."""
+"""The filter for sampled Gaussians (`sampled_gaussian`): curves, certified prices, look-up."""

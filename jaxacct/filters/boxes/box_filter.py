@@ -45,7 +45,7 @@ _STATEMENT = (
 @keeps(MenuState)
 @_register
 class PricedBoxFilter(UnitFilter):
-    """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
+    """A budget of whole units for sampled Gaussians of a box; make it with `sampled_gaussian`.
 
     Attributes:
         prices: units at both ends of every interval of the budget left after a query, by noise and rate; int32, shape
@@ -75,6 +75,8 @@ class PricedBoxFilter(UnitFilter):
     family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
     other: PricedBoxFilter | None = None
 
+    _name = "sampled_gaussian"
+
     def __repr__(self) -> str:
         """The box, the target and the number of prices."""
         with jax.enable_x64(True):
@@ -83,7 +85,7 @@ class PricedBoxFilter(UnitFilter):
         epsilon, delta = self.target
         entries = np.shape(self.extra)[1]
         return (
-            f"PricedBoxFilter(sigma {quiet:.6g} to {loud:.6g}, rate {rare:.6g} to {often:.6g}"
+            f"sampled_gaussian(sigma {quiet:.6g} to {loud:.6g}, rate {rare:.6g} to {often:.6g}"
             + (f", {entries} further entries" if entries else "")
             + f"; epsilon {rounded_up(epsilon)} at delta {delta:g}; budget {UNITS:,} units)"
         )

@@ -1,4 +1,4 @@
-"""Makes the filter for Poisson-sampled Gaussians whose noise and rate lie in given ranges: `priced_box`."""
+"""Makes the filter for Poisson-sampled Gaussians whose noise and rate lie in given ranges: `sampled_gaussian`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxacct.mechanisms.base import Mechanism
 _VERSION = 10  # of the table format and algorithm: increase it to invalidate cached tables
 
 
-def priced_box(
+def sampled_gaussian(
     *,
     sigma: float | tuple[float, float],
     rate: float | tuple[float, float],
@@ -60,23 +60,10 @@ def priced_box(
     Raises:
         ValueError: a bad argument (named), or a box whose loudest query misses the target at once.
     """
-    return box_for(sigma, rate, epsilon, delta, extra, cache, progress, two=True)
-
-
-def box_for(
-    sigma: float | tuple[float, float],
-    rate: float | tuple[float, float],
-    epsilon: float,
-    delta: float,
-    extra: Sequence[Mechanism],
-    cache: bool,
-    progress: Progress,
-    *,
-    two: bool,
-) -> PricedBoxFilter:
-    """As `priced_box`; with one table in every box where not ``two``."""
     if _validate.is_traced((sigma, rate, epsilon, delta, extra)):
-        raise ValueError("priced_box needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
+        raise ValueError(
+            "sampled_gaussian needs concrete arguments, got a traced one: call it outside jit, vmap and grad"
+        )
     _validate.numbers(sigma=sigma, rate=rate)
     _validate.scalar(epsilon=epsilon, delta=delta)
     if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
@@ -101,11 +88,32 @@ def box_for(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    target = float(epsilon), float(delta)
-    key = _cache.digest(f"priced box {_VERSION}", noises, rates, *target, list(extra), two)
+    return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
+
+
+def with_one_table(box: PricedBoxFilter) -> PricedBoxFilter:
+    """A box with a single table for the same ranges and target, from the disk or computed."""
+    if box.other is None:
+        return box
+    with jax.enable_x64(True):
+        noises, rates = ((float(x[0]), float(x[-1])) for x in (amounts.join(box.sigmas), amounts.join(box.rates)))
+    return _made(noises, rates, box.target, [], True, None, two=False)
+
+
+def _made(
+    noises: tuple[float, float],
+    rates: tuple[float, float],
+    target: tuple[float, float],
+    extra: Sequence[Mechanism],
+    cache: bool,
+    progress: Progress,
+    *,
+    two: bool,
+) -> PricedBoxFilter:
+    key = _cache.digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
 
     def make() -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, *target, list(extra), two, progress or (lambda done, total: None))
+        tables = box_tables(noises, rates, *target, extra, two, progress or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
     kept = _cache.kept(key, make, cache)

@@ -1,1 +1,1 @@
-"""Filters for declared queries: prices certified on a table of budgets (`priced_menu`)."""
+"""Filters for declared queries: prices certified on a table of budgets (`menu`)."""

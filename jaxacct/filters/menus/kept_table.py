@@ -23,7 +23,7 @@ _SPARED = 0.01  # of delta, where the table is to price what is off the menu
 
 
 def kept_table(
-    menu: Sequence[Mechanism],
+    mechanisms: Sequence[Mechanism],
     epsilon: float,
     delta: float,
     unit: int,
@@ -33,8 +33,8 @@ def kept_table(
     whole: bool,
 ) -> dict[str, np.ndarray]:
     """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes."""
-    if _validate.is_traced((menu, epsilon, delta)):
-        raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
+    if _validate.is_traced((mechanisms, epsilon, delta)):
+        raise ValueError("menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
     _validate.scalar(_validate.positive, epsilon=epsilon)
     _validate.at_most(100.0, epsilon=epsilon)
     _validate.scalar(_validate.probability, delta=delta)
@@ -44,15 +44,13 @@ def kept_table(
     _validate.instance(bool | np.bool_, cache=cache, online=whole)
     if progress is not None:
         _validate.function(progress=progress)
-    if not isinstance(menu, Sequence) or isinstance(menu, str | bytes):
-        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
-    if not all(isinstance(one, Mechanism) for one in menu):
-        raise ValueError(f"menu must hold mechanisms, got {menu!r:.200}")
-    if not len(menu):
-        raise ValueError("menu must hold at least one query, got none")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(menu))):
-        raise ValueError("menu must hold mechanisms with scalar parameters, got an array of settings")
-    entries = [shrunk(one) for one in menu]
+    if not isinstance(mechanisms, Sequence) or not all(isinstance(one, Mechanism) for one in mechanisms):
+        raise ValueError(f"mechanisms must be a sequence of mechanisms, got {mechanisms!r:.200}")
+    if not len(mechanisms):
+        raise ValueError("mechanisms must hold at least one, got none")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(mechanisms))):
+        raise ValueError("mechanisms must hold mechanisms with scalar parameters, got an array of settings")
+    entries = [shrunk(one) for one in mechanisms]
     if points is not None:
         _validate.whole(points=points)
         _validate.at_least(256, points=points)
@@ -87,8 +85,8 @@ def _table(
     table = budget_table(laws, prices, node, met, MOST_UNITS, report, whole)
     if table.budget < prices.min():
         raise ValueError(
-            f"menu must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no entry's "
-            "certified cost does"
+            f"mechanisms must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no "
+            "entry's certified cost does"
         )
     kept = {
         "prices": prices,

@@ -169,7 +169,7 @@ def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.nd
     misses = powers.deltas(low, epsilon) > delta
     if misses.any():
         raise ValueError(
-            f"menu must hold queries that meet epsilon {epsilon:g} at delta {delta:g} at least once, "
+            f"mechanisms must hold queries that meet epsilon {epsilon:g} at delta {delta:g} at least once, "
             f"got one at position {int(np.argmax(misses))} that does not"
         )
     for _ in range(halvings):

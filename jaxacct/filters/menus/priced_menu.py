@@ -1,4 +1,4 @@
-"""`priced_menu`: a budget for queries from a menu, chosen with full adaptivity, at the menu's worst case."""
+"""`menu`: a budget for queries from a menu, chosen with full adaptivity, at the menu's worst case."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _ONLINE = (
 )
 
 
-@filter_class(MenuState, "priced_menu", "prices", "budget")
+@filter_class(MenuState, "menu", "prices", "budget")
 class PricedMenuFilter(UnitFilter):
-    """A budget of whole units for queries from a menu; make it with `priced_menu`.
+    """A budget of whole units for queries from a menu; make it with `menu`.
 
     Attributes:
         prices: units per query, int32, shape ``(..., entries)``.
@@ -182,8 +182,8 @@ def _price(menu: PricedMenuFilter, parameters: list[Array | tuple[Array, Array, 
     return xp.where(good, total, TOO_DEAR).astype(np.int32)
 
 
-def priced_menu(
-    menu: Sequence[Mechanism],
+def menu(
+    mechanisms: Sequence[Mechanism],
     *,
     epsilon: float,
     delta: float,
@@ -207,7 +207,7 @@ def priced_menu(
     of runs of the cheapest entry, the entries, and the points.
 
     Args:
-        menu: mechanisms with scalar, concrete parameters, for instance from `gaussian_menu`; entries that are no
+        mechanisms: with scalar, concrete parameters, for instance from `gaussian_menu`; entries that are no
             (sampled) Gaussians are asked for by their position. A release of validation accuracy is an entry of its
             own, for instance `Gaussian(50.0)`.
         epsilon: target, > 0 and at most 100.
@@ -229,16 +229,18 @@ def priced_menu(
         ValueError: a bad argument (named), an empty menu, an entry that misses the target at once, or entries whose
             prices are so far apart that the table does not fit into memory.
     """
-    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress, online)
-    return filter_of(menu, kept, float(epsilon), float(delta))
+    kept = kept_table(mechanisms, epsilon, delta, unit, points, cache, progress, online)
+    return filter_of(mechanisms, kept, float(epsilon), float(delta))
 
 
-def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
+def filter_of(
+    mechanisms: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: float, delta: float
+) -> PricedMenuFilter:
     """The filter of a table."""
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["excess"].size)
     profile = certified(kept["excess"], grid, epsilon, delta)
     with jax.enable_x64(True):
-        found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
+        found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in mechanisms]
         least, most = covered(*(np.array([float(pair[i]) for pair in found]) for i in range(2)))
         noise, rate = np.asarray(amounts.split(least)), np.asarray(amounts.split(most))
     if max(kept["prices"].max(), kept["budget"]) > MOST_UNITS:
@@ -247,19 +249,19 @@ def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: f
     curves = None
     if "curves" in kept:
         node, slack, reach = int(kept["node"]), float(kept["slack"]), int(kept["reach"])
-        curves = MenuCurves(kept["curves"], node, int(budget), slack, reach, grid, tuple(menu))
+        curves = MenuCurves(kept["curves"], node, int(budget), slack, reach, grid, tuple(mechanisms))
     return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
-def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
+def constant_schedules(filter: PricedMenuFilter, mechanisms: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
     """Bounds on epsilon of each entry run alone for the whole budget, fixed in advance: adaptivity's baseline.
 
     The filter admits every one of them, so the largest ``lower`` is a lower bound for the filter's
     guarantee. The ratio of the two bounds the overhead of adaptivity, all of the table's slack included.
 
     Args:
-        filter: from `priced_menu`.
-        menu: the menu it was made from.
+        filter: from `menu`.
+        mechanisms: those it was made from.
         delta: a number strictly between 0 and 1.
 
     Returns:
@@ -268,10 +270,10 @@ def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Mechanism], delt
     _validate.instance(PricedMenuFilter, filter=filter)
     _validate.scalar(_validate.probability, delta=delta)
     runs = np.asarray(filter.budget) // np.asarray(filter.prices)
-    if not isinstance(menu, Sequence) or len(menu) != runs.size:
-        raise ValueError(f"menu must be the {runs.size} entries that filter was made from, got {menu!r:.200}")
+    if not isinstance(mechanisms, Sequence) or len(mechanisms) != runs.size:
+        raise ValueError(f"mechanisms must be the {runs.size} that filter was made from, got {mechanisms!r:.200}")
     found = [
         accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(0.0, 0.0)
-        for one, n in zip(menu, runs, strict=True)
+        for one, n in zip(mechanisms, runs, strict=True)
     ]
     return Bounds(*(np.array([getattr(x, side) for x in found]) for side in ("lower", "upper")))

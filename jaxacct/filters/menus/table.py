@@ -127,8 +127,9 @@ def budget_table(
     depth = int(nodes.max())
     if depth * (n // 2 + 1) * 16 > _MOST_BYTES:
         raise ValueError(
-            f"menu must hold entries whose prices are closer: the dearest one costs {prices.max() / prices.min():.3g} "
-            f"times the cheapest, which takes {depth} curves of {size} points in memory; leave out the cheapest entries"
+            "mechanisms must hold entries whose prices are closer: the dearest one costs "
+            f"{prices.max() / prices.min():.3g} times the cheapest, which takes {depth} curves of {size} points in "
+            "memory; leave out the cheapest entries"
         )
     empty: list[np.ndarray | np.generic] = [
         np.int32(0),

@@ -38,7 +38,7 @@ class Sql(Protocol):
     """Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
 
     def __call__(self, statement: str, **parameters: int | str | None) -> list[Row]:
-        """The rows."""
+        """Runs a statement and returns its rows."""
         ...
 
 
@@ -75,7 +75,7 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes all connections; the next use opens new ones."""
         ...
 
 

@@ -70,7 +70,7 @@ _GUARD = f"jaxacct_records: jaxacct_append_only (58O) {_REFUSAL}"  # 58: before 
 
 
 class PostgresStore:
-    """See the module."""
+    """A ledger in a PostgreSQL database, as the module describes."""
 
     integer = "BIGINT"
     locks = " FOR UPDATE"

@@ -66,7 +66,7 @@ class _OtherMode(LedgerUnavailable):
 
 
 class SqliteStore:
-    """See the module."""
+    """A ledger in one SQLite file, as the module describes."""
 
     integer = "INTEGER"
     locks = ""  # BEGIN IMMEDIATE has the lock already
@@ -110,7 +110,7 @@ class SqliteStore:
             return True
 
     def elsewhere(self) -> str:
-        """Nothing is known."""
+        """Returns an empty text: nothing is known beside the file."""
         return ""
 
     def create(self, body: str, digest: str, state: str) -> bool:
@@ -278,7 +278,7 @@ class SqliteStore:
             raise LedgerUnavailable(f"{self}: {problem}") from problem
         except UnicodeDecodeError as problem:
             # SQLite quotes what it found in its messages.
-            raise LedgerCorrupted(f"{self} is damaged: it holds text that is none ({problem.reason})") from problem
+            raise LedgerCorrupted(f"{self} is damaged: it holds bytes that are no text ({problem.reason})") from problem
 
 
 def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connection:

@@ -27,6 +27,8 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.pairs.base import Pair
 
+__all__ = ["Chain", "is_chain"]
+
 
 class Chain(NamedTuple):
     """Whether every two members of a family are ordered.
@@ -43,7 +45,7 @@ class Chain(NamedTuple):
 
     @property
     def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
+        """The verdict as a word: "yes", "no" or "undecided"."""
         return WORDS[int(self.verdict)]
 
 

@@ -80,7 +80,7 @@ def lawful_excess(excess: Any, grid: LossGrid, bound: str) -> Any:
     Traced ones that are not become no privacy (upper) or perfect privacy (lower).
 
     Raises:
-        ValueError: a shape that does not fit, and a concrete excess that is none.
+        ValueError: a shape that does not fit, or a concrete excess that no curve has.
     """
     if np.shape(excess)[-1:] != (grid.size,):
         raise ValueError(

@@ -36,7 +36,7 @@ def epsilon_of_divergence(rho: Array, order: Array, delta: Array) -> Array:
 
 @hosted
 def delta_of_divergence(rho: Array, order: Array, epsilon: Array) -> Array:
-    """:func:`delta_from_renyi`, likewise."""
+    """`delta_from_renyi` without checks, for values that were checked before."""
     xp, rho, order, epsilon = floats(rho, order, epsilon)
     good = (rho >= 0) & (rho < np.inf) & (order > 1) & (order < np.inf) & (epsilon >= 0)
     a, r, e = xp.where(good, order, 2.0), xp.where(good, rho, 1.0), xp.where(good, epsilon, 1.0)

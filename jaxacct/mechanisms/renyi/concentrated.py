@@ -15,7 +15,7 @@ UP = 1 + 2.0**-44
 
 
 def rho_of_pure(epsilon: Array) -> Array:
-    """epsilon tanh(epsilon / 2)."""
+    """The least rho of epsilon-DP, epsilon tanh(epsilon / 2)."""
     return epsilon * array_module(epsilon).tanh(epsilon / 2) * UP
 
 

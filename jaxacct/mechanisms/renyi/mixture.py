@@ -80,7 +80,7 @@ _curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NO
 
 
 def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: ArrayLike = 1.0) -> Array:
-    """The divergence of a `MixtureOfGaussians` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
+    """The divergence of a `RandomSensitivityGaussian` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
 
     `add_or_remove` is the larger of both directions.
     """

@@ -14,8 +14,8 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     ZeroConcentratedDP,
 )
 from jaxacct.accounting import worker as _worker
@@ -32,7 +32,7 @@ def exact():
 MECHANISMS = {
     "Laplace": Laplace(2.0),
     "integer Gaussian": DiscreteGaussian(2.0),
-    "mixture": MixtureOfGaussians(2.0, (0.0, 1.0), (0.5, 0.5)),
+    "mixture": RandomSensitivityGaussian(2.0, (0.0, 1.0), (0.5, 0.5)),
     "response": RandomizedResponse(1.0, 4),
     "sampled": sampled(1.0),
     "tables": FromTables(P, Q),

@@ -40,7 +40,7 @@ def two_rounds(ledger, orders, epsilon, scale):
 
 
 def test_any_order_at_the_full_delta_is_no_filter_and_their_mixture_is():
-    """Errata 12 with an example: the surviving order depends on the first answer, and each spends delta in full."""
+    """An example of docs/errata.md, 12: the first answer decides which order survives; each spends all of delta."""
     epsilon, delta, orders = 10.0, 1e-5, (3.0, 12.0)
     with jax.enable_x64(True):
         budgets = renyi_from_epsilon(epsilon, delta, np.array(orders))

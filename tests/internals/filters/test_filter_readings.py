@@ -12,8 +12,8 @@ import pytest
 
 from jaxacct import filters
 from jaxacct.filters import amounts
+from jaxacct.filters.accounts.examples import ExamplesState
 from jaxacct.filters.marks import marked
-from jaxacct.filters.per_example.examples import ExamplesState
 
 # The package's name for it is the function's.
 residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
@@ -42,7 +42,7 @@ def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_
             rest = exact**2 * (1 - share)
             assert rest * down <= Fraction(left) ** 2 <= rest * (1 + Fraction(1, 2**51))
         units = RNG.integers(0, 2**30, 60).astype(np.int32)
-        ledgers = filters.individual_approximate_gdp(budget, examples=60)
+        ledgers = filters.per_example(filters.approximate_gdp(budget), examples=60)
         found = (read(ledgers, x, ExamplesState(jnp.array(units))) for x in ("spent", "remaining", "fraction"))
         for n, spent, left, share in zip(units.tolist(), *found, strict=True):
             part = Fraction(n, 2**30)

@@ -89,7 +89,9 @@ def test_who_cannot_pay_drops_out_and_nothing_moves_any_more_but_for_cheaper_ste
     assert (np.asarray(ledger.fraction(after)) <= 1).all()
 
 
-@pytest.mark.parametrize("make", [menu_ledger, lambda n: filters.individual_approximate_gdp(0.05, examples=n)])
+@pytest.mark.parametrize(
+    "make", [menu_ledger, lambda n: filters.per_example(filters.approximate_gdp(0.05), examples=n)]
+)
 def test_norms_that_are_none_take_no_part_and_pay_nothing(make):
     ledger = make(BAD.size + 1)
     norms = np.append(BAD, np.float32(0.5))
@@ -100,7 +102,9 @@ def test_norms_that_are_none_take_no_part_and_pay_nothing(make):
     assert ledger.bounds(STEP, norms, state).tolist() == [0.0] * BAD.size + [0.5]
 
 
-@pytest.mark.parametrize("make", [menu_ledger, lambda n: filters.individual_approximate_gdp(0.05, examples=n)])
+@pytest.mark.parametrize(
+    "make", [menu_ledger, lambda n: filters.per_example(filters.approximate_gdp(0.05), examples=n)]
+)
 def test_steps_that_are_none_have_no_participants_and_cost_nothing(make):
     ledger = make(4)
     norms = jnp.float32([0.5, 1.0, 0.3, 2.0])
@@ -144,12 +148,12 @@ def test_rates_of_their_own_are_priced_one_by_one():
 
 @pytest.mark.parametrize(
     "common",
-    [filters.gdp(1.2), filters.renyi(3.0, 1e-3, order=4), menu_ledger(1).common],
-    ids=["gdp", "renyi", "menu"],
+    [filters.gdp(1.2), filters.renyi(3.0, 1e-3, order=4)],
+    ids=["gdp", "renyi"],
 )
 def test_any_filter_mapped_over_examples_is_that_filter_for_each(common):
     step = Gaussian(np.float32(2.0)) if isinstance(common, filters.GDPFilter) else STEP
-    ledger = filters.individual(common, examples=4)
+    ledger = filters.per_example(common, examples=4)
     norms = np.float32([1.0, 0.5, 0.0, np.nan])
     state, alone = ledger.init(), [common.init() for _ in range(4)]
     for _ in range(8):
@@ -165,7 +169,9 @@ def test_any_filter_mapped_over_examples_is_that_filter_for_each(common):
     assert 0 < float(ledger.fraction(state)[1]) <= 1
 
 
-@pytest.mark.parametrize("make", [menu_ledger, lambda n: filters.individual_approximate_gdp(0.03, examples=n)])
+@pytest.mark.parametrize(
+    "make", [menu_ledger, lambda n: filters.per_example(filters.approximate_gdp(0.03), examples=n)]
+)
 def test_a_float32_scan_a_float64_program_and_donated_steps_keep_the_same_words(make):
     ledger = make(NORMS.size)
     shrink = jnp.linspace(1, 0.3, 12)
@@ -216,11 +222,11 @@ def test_float64_norms_are_rounded_up_and_other_inputs_are_named():
         ledger.update(STEP, good, menu_ledger(3).init())
     for n in (0, 1.5, -1):
         with pytest.raises(ValueError, match="examples"):
-            filters.individual_approximate_gdp(1.0, examples=n)
-    with pytest.raises(ValueError, match="budget must be one number for everybody"):
-        filters.individual_approximate_gdp(np.ones(2), examples=2)
+            filters.per_example(filters.approximate_gdp(1.0), examples=n)
     with pytest.raises(ValueError, match="filter must have a single budget"):
-        filters.individual(filters.gdp(np.ones(2)), examples=2)
-    ledger = filters.individual_approximate_gdp(1.0, examples=2)
+        filters.per_example(filters.approximate_gdp(np.ones(2)), examples=2)
+    with pytest.raises(ValueError, match="filter must have a single budget"):
+        filters.per_example(filters.gdp(np.ones(2)), examples=2)
+    ledger = filters.per_example(filters.approximate_gdp(1.0), examples=2)
     with pytest.raises(ValueError, match=r"rate must be below 0\.2"):
         ledger.update(PoissonSampled(Gaussian(1.0), 0.5), good, ledger.init())

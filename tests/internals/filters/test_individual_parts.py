@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, filters
-from jaxacct.filters import amounts, individual_approximate_gdp
-from jaxacct.filters.per_example.examples import FLAG, settle_norms
+from jaxacct.filters import amounts
+from jaxacct.filters.accounts.examples import FLAG, settle_norms
 
 # The package's names for these are the functions'.
-approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
-units = importlib.import_module("jaxacct.filters.per_example.units")
+approximate = importlib.import_module("jaxacct.filters.accounts.approximate_gdp")
+units = importlib.import_module("jaxacct.filters.accounts.units")
 RNG = np.random.default_rng(4)
 WHOLE = 2**30
 
@@ -54,7 +54,7 @@ def test_an_example_pays_what_fits_and_its_last_step_is_marked_and_never_too_muc
 def test_an_example_pays_at_least_its_cost_in_units_and_hardly_more():
     norms = np.concatenate([10.0 ** RNG.uniform(-6, 1, 40), [0.5, 1.0, 3.0, 1e-30]]).astype(np.float32)
     for regime, rate in (("small", 0.1), ("large", 0.9)):
-        ledger = individual_approximate_gdp(0.7, examples=norms.size, regime=regime)
+        ledger = filters.per_example(filters.approximate_gdp(0.7, regime), examples=norms.size)
         found = np.asarray(jax.jit(approximate._units)(norms, jnp.float64(2.0), jnp.float64(1.7), rate, ledger))
         assert found.dtype == np.float32
         assert np.array_equal(found, np.floor(found))
@@ -89,10 +89,10 @@ def test_a_norm_takes_part_when_it_is_a_number_and_bounds_round_up():
 
 
 def test_an_individual_ledger_is_charged_no_less_than_a_float64_norm_and_asks_its_filter_of_each(monkeypatch):
-    module = importlib.import_module("jaxacct.filters.per_example.any_filter")
+    module = importlib.import_module("jaxacct.filters.accounts.any_filter")
     monkeypatch.setattr(module, "_update", lambda filter, query, norms, state: (norms, state))
     norms = np.array([0.5 + 1e-10, 0.1])
-    ledger = filters.individual(filters.gdp(1.0), examples=2)
+    ledger = filters.per_example(filters.gdp(1.0), examples=2)
     assert np.all(np.asarray(ledger.update(Gaussian(2.0), norms, ledger.init())[0], np.float64) >= norms)
     asked = SimpleNamespace(filter=SimpleNamespace(remaining=lambda s: 2 * s, fraction=lambda s: s * s))
     state = ledger.init()._replace(each=np.arange(3))
@@ -108,7 +108,7 @@ def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
     words = (spent | np.where(last, 2**30, 0) | FLAG).astype(np.int32)
     words[-1] = spent[-1]  # takes no part
     for regime, rate in (("small", 0.1), ("large", 0.9)):
-        ledger = individual_approximate_gdp(0.02, examples=norms.size, regime=regime)
+        ledger = filters.per_example(filters.approximate_gdp(0.02, regime), examples=norms.size)
         found = np.asarray(ledger._allowed((2.0, 1.7, rate), norms, words))
         assert found.dtype == np.float32
         assert found[-2:].tolist() == [0.0, 0.0]
@@ -151,7 +151,7 @@ def test_a_step_is_one_of_its_regime_up_to_the_ends_of_its_rates():
 
 
 def test_a_step_that_its_filter_does_not_shorten_is_allowed_in_full_and_a_shortened_one_a_hair_less():
-    module = importlib.import_module("jaxacct.filters.per_example.any_filter")
+    module = importlib.import_module("jaxacct.filters.accounts.any_filter")
 
     class Scaled:
         """Admits everything and shortens by what the state says."""

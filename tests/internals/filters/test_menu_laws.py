@@ -76,7 +76,9 @@ def test_runs_alone_are_the_most_that_meet_the_target_and_what_misses_it_at_once
     masses = np.stack([law.masses for law in laws])
     held = _menu_laws.MenuLaws(LossGrid(0.05, -300, 501), masses, np.zeros((3, 501)), 4, 4)
     np.testing.assert_allclose(_menu_laws.runs_alone(held, epsilon, delta), runs, rtol=1e-7)
-    with pytest.raises(ValueError, match=r"menu must hold queries that meet epsilon 0.1 at delta 0.01 .* position 2"):
+    with pytest.raises(
+        ValueError, match=r"mechanisms must hold queries that meet epsilon 0.1 at delta 0.01 .* position 2"
+    ):
         _menu_laws._runs(powers, 0.1, 1e-2, 4)
     never = _menu_laws._Powers(responses((1,), LossGrid(1e-13, -1, 3)), 10)
     assert _menu_laws._runs(never, epsilon, delta, 60)[0] == pytest.approx(2.0**40, rel=1e-6)

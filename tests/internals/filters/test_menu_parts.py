@@ -90,7 +90,7 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
             with pytest.raises(ArithmeticError, match="more than probability 1"):
                 kept_table._table([], 1.0, 1e-3, 32, None, None, True)
     table.budget = 31
-    with pytest.raises(ValueError, match=r"menu must hold a query that fits within epsilon 1 at delta 0[.]001"):
+    with pytest.raises(ValueError, match=r"mechanisms must hold a query that fits within epsilon 1 at delta 0[.]001"):
         kept_table._table([], 1.0, 1e-3, 32, None, None, False)
 
 
@@ -183,7 +183,7 @@ def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anythi
 
 def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
     ledger = _priced(0, [30, 101])
-    with pytest.raises(ValueError, match="menu must be the 2 entries"):
+    with pytest.raises(ValueError, match="mechanisms must be the 2 that"):
         menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
 
 

@@ -76,7 +76,7 @@ def test_tables_on_disk_are_used_and_damaged_or_foreign_ones_are_not(monkeypatch
     made = []
     original = module.budget_table
     monkeypatch.setattr(module, "budget_table", lambda *a: (made.append(1), original(*a))[1])
-    make = lambda delta=DELTA, **k: filters.priced_menu(MENU, epsilon=EPSILON, delta=delta, points=POINTS, **k)  # noqa: E731
+    make = lambda delta=DELTA, **k: filters.menu(MENU, epsilon=EPSILON, delta=delta, points=POINTS, **k)  # noqa: E731
     first = make()
     (path,) = tmp_path.glob("*.npz")
     assert len(made) == 1

@@ -36,8 +36,8 @@ def tables():
     given = {"sigma": (1.2, 1.5), "rate": 0.03, "epsilon": 1.5, "delta": 1e-3}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "_SMALL", table._SMALL._replace(small=18.0))
-        other = filters.priced_box(**given, cache=False)
-    return filters.priced_box(**given), other
+        other = filters.sampled_gaussian(**given, cache=False)
+    return filters.sampled_gaussian(**given), other
 
 
 @pytest.mark.parametrize("turned", [False, True])

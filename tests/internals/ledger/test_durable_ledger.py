@@ -20,8 +20,9 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.ledger import LedgerCorrupted, canonical, register
+from jaxacct.ledger import canonical, register
 from jaxacct.ledger import export as _export
+from jaxacct.ledger.errors import LedgerCorrupted
 from jaxacct.ledger.policy import Policy
 from tests.contract.filter_cases import CASES
 

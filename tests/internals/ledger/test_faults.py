@@ -7,8 +7,9 @@ import time
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerCorrupted, LedgerTampered, canonical
+from jaxacct.ledger import canonical
 from jaxacct.ledger import chain as _chain
+from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 from jaxacct.ledger.records import hash_of
 from jaxacct.ledger.stores.base import SCHEMA
 from tests.ledger.stores import File

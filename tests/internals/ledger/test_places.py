@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerUnavailable
+from jaxacct.ledger.errors import LedgerUnavailable
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores import sqlite as _sqlite
 from jaxacct.ledger.stores.sqlite import SqliteStore

@@ -11,9 +11,9 @@ from jaxacct import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PoissonSampled,
     RandomizedResponse,
+    RandomSensitivityGaussian,
     Skellam,
 )
 from jaxacct.accounting.batch import Batch
@@ -24,7 +24,7 @@ from jaxacct.losses.engines.lines.base import Closed
 from jaxacct.losses.engines.lines.gauss_legendre import rule
 from jaxacct.losses.engines.lines.of_pair import line_of
 
-MIXTURE = MixtureOfGaussians(1.5, (0.0, 1.0, 2.5), (0.7, 0.25, 0.05))
+MIXTURE = RandomSensitivityGaussian(1.5, (0.0, 1.0, 2.5), (0.7, 0.25, 0.05))
 
 
 def expectation(mechanism, relation):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses.approximations.central_limit import _theorem, clt
-from jaxacct.losses.approximations.moments import Moments, loss_moments
+from jaxacct.papers.central_limit import _theorem, clt
+from jaxacct.papers.moments import Moments, loss_moments
 
 
 def sampled(sigma, rate):

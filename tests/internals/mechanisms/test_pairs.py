@@ -14,16 +14,16 @@ from jaxacct import (
     FromTables,
     Gaussian,
     Laplace,
-    MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
+    RandomSensitivityGaussian,
     SampledWithoutReplacement,
     SampledWithReplacement,
     TruncatedPoisson,
 )
 from jaxacct.mechanisms.directions import directions
 
-MIXTURE = MixtureOfGaussians(0.9, (0.0, 1.0, 2.5), (0.7, 0.2, 0.1))
+MIXTURE = RandomSensitivityGaussian(0.9, (0.0, 1.0, 2.5), (0.7, 0.2, 0.1))
 EVERY = {
     "gaussian": (Gaussian(1.3), "remove"),
     "laplace": (Laplace(0.7), "remove"),
@@ -121,10 +121,10 @@ def test_a_sampled_gaussian_has_one_pair_however_it_is_built():
     losses.sort()
     for relation in ("remove", "add"):
         known = tails_of(pair_of(PoissonSampled(Gaussian(0.8), 0.15), relation), losses)
-        mixture = MixtureOfGaussians(0.8, (0.0, 1.0), (0.85, 0.15))
+        mixture = RandomSensitivityGaussian(0.8, (0.0, 1.0), (0.85, 0.15))
         others = [
             mixture,
-            PoissonSampled(MixtureOfGaussians(0.8, (1.0,), (1.0,)), 0.15),
+            PoissonSampled(RandomSensitivityGaussian(0.8, (1.0,), (1.0,)), 0.15),
             PoissonSampled(PoissonSampled(Gaussian(0.8), 0.5), 0.3),
             PoissonSampled(Composed([Gaussian(1.6)], [4]), 0.15),
         ]

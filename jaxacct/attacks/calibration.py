@@ -1,0 +1,66 @@
+"""The least noise with which an attack stays below a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct import _validate
+
+
+class AttackCalibration(NamedTuple):
+    """What :func:`calibrate` found.
+
+    Attributes:
+        parameter: meets the target.
+        refuted: does not: the least that does lies between the two, or is within the bounds' width of them.
+        value: the attack's upper bound at ``parameter``.
+    """
+
+    parameter: float
+    refuted: float
+    value: float
+
+
+def calibrate(
+    make: Callable[[float], Any],
+    attack: Callable[..., Any],
+    target: float,
+    *arguments: Any,
+    least: float = 1e-2,
+    most: float = 1e4,
+    tolerance: float = 1e-4,
+    **keywords: Any,
+) -> AttackCalibration:
+    """The least parameter, to a relative ``tolerance``, with which an attack surely succeeds no more than ``target``.
+
+    ``attacks.calibrate(lambda sigma: Gaussian(sigma), attacks.power, 0.1, 0.01)`` is the noise with which the
+    true-positive rate is at most 0.1 at a false-positive rate of 0.01.
+
+    Args:
+        make: from the parameter to a mechanism of which more is more private.
+        attack: `power`, `advantage`, `reconstruction` or `predictive_value`.
+        target: the most that its upper bound may be, between 0 and 1.
+        arguments, keywords: of ``attack``, after the mechanism.
+        least, most: between which the parameter is searched.
+        tolerance: relative.
+
+    Raises:
+        ValueError: a target outside (0, 1), or one that not even ``most`` meets.
+    """
+    _validate.probability(target=target)
+    _validate.positive(least=least, most=most, tolerance=tolerance)
+    value = lambda parameter: float(attack(make(parameter), *arguments, **keywords).upper)  # noqa: E731
+    low, high, best = least, most, value(most)
+    if not best <= target:
+        raise ValueError(f"target must be at least {best:.3g}, which is what parameter {most:g} has, got {target:g}")
+    while high / low > 1.0 + tolerance:
+        middle = float(np.sqrt(low * high))
+        found = value(middle)
+        if found <= target:
+            high, best = middle, found
+        else:
+            low = middle
+    return AttackCalibration(high, low, best)

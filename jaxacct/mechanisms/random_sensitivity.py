@@ -1,0 +1,101 @@
+"""`RandomSensitivityGaussian`: Gaussian noise on a query whose sensitivity is random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.host import floats
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
+from jaxacct.mechanisms.pairs.base import Pair, Runs
+from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
+from jaxacct.mechanisms.renyi.mixture import mixture_divergence
+
+
+@mechanism
+class RandomSensitivityGaussian(Mechanism):
+    """Adds N(0, sigma^2 I) to a query that a record moves by ``sensitivities[i]`` with probability ``weights[i]``.
+
+    The randomness is the mechanism's own and hidden (which of a record's contributions a sample holds, say), and
+    independent of the noise. The pair of `remove` is sum_i w_i N(s_i, sigma^2) against N(0, sigma^2), that of `add`
+    the reverse; moves by vectors are dominated by their norms (Choquette-Choo, Ganesh, Steinke, Thakurta, "Privacy
+    Amplification for Matrix Mechanisms", 2024: their mixture of Gaussians mechanisms). A sensitivity of 0 is a
+    record that was not looked at.
+    `replace` is a record removed and another one added: sum_i w_i N(s_i, sigma^2) against sum_i w_i N(-s_i, sigma^2)
+    dominates it, and records that pull in opposite directions attain it (``docs/proofs/replaced-records.md``).
+    Sensitivities are those of a record that comes or goes, for every relation.
+
+    Attributes:
+        sigma: standard deviation of the noise, > 0; any shape.
+        sensitivities: k numbers >= 0, not all 0; each of any shape.
+        weights: as many numbers, 0 or at least 1e-300, that sum up to 1; each is divided by their sum.
+
+    Raises:
+        ValueError: concrete values outside these ranges, or lists of different length.
+    """
+
+    sigma: ArrayLike
+    sensitivities: Sequence[ArrayLike]
+    weights: Sequence[ArrayLike]
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivities", "weights"):
+            try:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+            except TypeError:
+                raise ValueError(f"{name} must be a sequence of numbers, got {getattr(self, name)!r}") from None
+        if len(self.sensitivities) != len(self.weights) or not self.weights:
+            raise ValueError(
+                "weights must hold one number for each sensitivity, at least one, got "
+                f"{len(self.weights)} for {len(self.sensitivities)}"
+            )
+        _validate.positive(sigma=self.sigma)
+        for sensitivity, weight in zip(self.sensitivities, self.weights, strict=True):
+            _validate.nonnegative(sensitivities=sensitivity, weights=weight)
+        if not _validate.is_traced(self.weights):
+            check_law("weights", np.stack(np.broadcast_arrays(*self.weights), -1))
+        if not _validate.is_traced(self.sensitivities):
+            largest = np.asarray(sum(np.asarray(sensitivity, np.float64) for sensitivity in self.sensitivities))
+            if np.any(largest <= 0):
+                raise ValueError("sensitivities must hold a number above 0, got only 0")
+
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
+
+    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
+        return mixture_divergence(self, order, relation, rate)
+
+    def _dominating(self, relation: str) -> Runs:
+        if relation == "replace":
+            return [(self._replaced(EVERY_RECORD), 1.0)]
+        return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
+
+    def _replaced(self, rate: Rate) -> Pair:
+        noise, sensitivities, weights = self._parts()
+        # A record that is not in the sample moves nothing.
+        share = rate.value / sum(weights)
+        weights = (rate.rest, *(share * weight for weight in weights))
+        return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
+
+    def _parts(self) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
+        """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
+        xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
+        sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
+        total = sum(weights)
+        good = (abs(total - 1.0) <= SUM_SLACK) | moved()
+        for value in (*sensitivities, *weights):
+            good = good & (value >= 0) & xp.isfinite(value)
+        for weight in weights:
+            good = good & ((weight >= LEAST_MASS) | (weight == 0))
+        good = good & (
+            sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
+        )
+        noise = xp.where(good, sigma, np.nan)
+        return noise, tuple(sensitivities), tuple(weights)

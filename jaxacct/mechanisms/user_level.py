@@ -1,0 +1,88 @@
+"""`UserLevel`: all records of one user in a Poisson sample of records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from scipy.stats import binom
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.base import Runs
+from jaxacct.mechanisms.parameters import LEAST_MASS
+from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
+
+MOST_RECORDS = 100_000
+_ROUNDING = 1e-11  # of a tail of the binomial distribution, relative
+_SMALL = 1e-25  # a tail that may count as all records at once
+
+
+@mechanism
+class UserLevel(Mechanism):
+    """Runs a Gaussian mechanism on a Poisson sample of records; neighbours differ in all records of one user.
+
+    Each record is in the sample with probability ``rate``, on its own; a user owns at most ``records`` of them, which
+    move the sum by at most the sensitivity of ``mechanism`` each. So a sample holds J of them, J binomial, and the pair
+    of one run is a Gaussian with sensitivity J (docs/theorems/user-level.md): exact for users who own that many records
+    that all pull the same way, and above that of users who own fewer. `replace` is a user exchanged for another.
+
+    Attributes:
+        mechanism: a ``Gaussian``, or what is equivalent to one run of it, whose sensitivity is that of one record.
+        rate: in (0, 1], concrete; any shape.
+        records: whole numbers from 1 to 100,000, concrete; any shape.
+
+    Raises:
+        ValueError: another mechanism, numbers that are traced or outside these ranges.
+    """
+
+    mechanism: Mechanism
+    rate: ArrayLike
+    records: ArrayLike
+
+    def __post_init__(self) -> None:
+        if as_mechanism(self.mechanism)._gaussian_noise() is None:
+            raise ValueError(f"mechanism must be a Gaussian, got {self.mechanism._name}")
+        if _validate.is_traced((self.rate, self.records)):
+            raise ValueError("rate and records must be concrete numbers, got traced ones")
+        _validate.rate(rate=self.rate)
+        _validate.positive(rate=self.rate)
+        _validate.count(records=self.records)
+        if np.any(np.asarray(self.records) > MOST_RECORDS):
+            raise ValueError(f"records must be at most {MOST_RECORDS}, got {np.max(np.asarray(self.records))}")
+
+    def _mixture(self, upper: bool) -> RandomSensitivityGaussian:
+        """One run as a Gaussian of random sensitivity: above every such user, or one that such a user attains.
+
+        Rounded tails, and the few largest sensitivities as one: as all records at once, or as the least of them.
+        """
+        noise: Any = self.mechanism._gaussian_noise()
+        rate, records = np.broadcast_arrays(np.asarray(self.rate, np.float64), np.asarray(self.records, np.float64))
+        numbers = np.arange(1, int(records.max()) + 1).reshape(-1, *[1] * rate.ndim)
+        some = np.any(binom.sf(numbers - 1, records, rate) > _SMALL, tuple(range(1, numbers.ndim)))
+        numbers = numbers[: max(int(some.sum()), 1)]
+        tails = binom.sf(numbers - 1, records, rate) * (1.0 + (_ROUNDING if upper else -_ROUNDING))
+        tails = np.where(numbers <= records, np.minimum(tails, 1.0), 0.0)
+        tails = np.where(tails >= 2.0 * LEAST_MASS, tails, 0.0)
+        weights = -np.diff(np.concatenate([np.ones((1, *rate.shape)), tails, np.zeros((1, *rate.shape))]), axis=0)
+        weights = np.where(weights >= LEAST_MASS, weights, 0.0)
+        sensitivities = np.concatenate([np.zeros((1, *rate.shape)), np.broadcast_to(numbers, tails.shape)])
+        if upper:  # what is beyond the last one, and what was cut off above, is all records
+            sensitivities = np.concatenate([sensitivities, records[None]])
+            weights = np.concatenate(
+                [weights, np.maximum(binom.sf(numbers[-1], records, rate), 2.0 * LEAST_MASS)[None]]
+            )
+        weights[0] = 1.0 - weights[1:].sum(0)
+        return RandomSensitivityGaussian(noise, tuple(sensitivities), tuple(weights))
+
+    def _dominating(self, relation: str) -> Runs:
+        return self._mixture(True)._dominating(relation)
+
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        return self._mixture(True)._renyi(order, relation)
+
+    def _witness(self, relation: str) -> Mechanism:
+        return self._mixture(False)

@@ -1,0 +1,135 @@
+"""`PrivateSelection`: runs a mechanism a random number of times and releases the best output."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism, Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
+from jaxacct.mechanisms.profile import FromProfile
+from jaxacct.mechanisms.tables import FromTables
+from jaxacct.selection.bound import OUTCOMES, attained, upper_bounds
+from jaxacct.selection.counts import Table, of_mean
+from jaxacct.summaries.curve import Curve, curve_of
+
+_POINTS = 400  # of the curve, from epsilon 0 to where one run's delta is one of these
+_LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
+
+
+_known: dict[tuple, tuple[FromProfile, FromTables]] = {}  # the newest curves: one query asks several times
+_KEPT = 32
+
+
+@mechanism
+class PrivateSelection(Symmetric):
+    """Runs ``mechanism`` K times, K random, and releases the output with the best score, and nothing else.
+
+    The score may be any function of one run's output: also a candidate that the run itself picked at random, and its
+    private validation score. K is drawn as said here, from randomness that depends on no data and stays secret; the
+    other outputs, K itself and the order of the runs stay secret as well. K may be 0: then nothing is released.
+
+    The curve is bounded by docs/theorems/private-selection.md, from the whole curve of one run. Upper bounds are for
+    the worst score; lower ones for one order of the outputs, which is bad near ``at_delta``. Both directions have one
+    curve, the larger of the two.
+
+    Attributes:
+        mechanism: what one run is: a mechanism, a ``Composed``, or the guarantee of a filter, if each run has a filter
+            of its own; parameters must be concrete.
+        mean: the mean number of runs, at least 1, or above 0 for Poisson's distribution; any shape.
+        shape: 0 for the logarithmic distribution, 1 for the geometric one, any number >= 0 for the truncated negative
+            binomial one (Papernot, Steinke 2022), inf for Poisson's; any shape.
+        probabilities: instead of ``mean`` and ``shape``: the probabilities of K = 0, 1, 2, ..., shape ``(most + 1,)``.
+        at_delta: the delta near which lower bounds are close; upper bounds do not depend on it.
+
+    Raises:
+        ValueError: numbers that are traced or no such parameters, or both ways to say how many runs there are.
+    """
+
+    mechanism: Any
+    mean: ArrayLike | None = None
+    shape: ArrayLike | None = None
+    probabilities: ArrayLike | None = None
+    at_delta: float = dataclasses.field(default=1e-5, metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        if _validate.is_traced((self.mechanism, self.mean, self.shape, self.probabilities)):
+            raise ValueError("mechanism, mean and shape must be concrete numbers, got traced ones")
+        if not isinstance(self.mechanism, Mechanism) and not hasattr(self.mechanism, "delta"):
+            raise ValueError(
+                f"mechanism must be a mechanism or the guarantee of a filter, got {type(self.mechanism).__name__}"
+            )
+        if self.probabilities is not None:
+            if self.mean is not None or self.shape is not None:
+                raise ValueError("probabilities say how many runs there are: leave mean and shape out")
+            table = np.asarray(self.probabilities, float)
+            if table.ndim != 1 or not np.all(table >= 0) or not abs(table.sum() - 1.0) <= 1e-9:
+                raise ValueError(f"probabilities must be those of 0, 1, 2, ... runs and sum up to 1, got {table}")
+            return
+        if self.mean is None or self.shape is None:
+            raise ValueError("mean and shape say how many runs there are; give both, or probabilities")
+        mean, shape = np.asarray(self.mean, float), np.asarray(self.shape, float)
+        if not np.all(shape >= 0):
+            raise ValueError(f"shape must be at least 0 (inf for Poisson's distribution), got {self.shape}")
+        if not np.all(np.isfinite(mean) & (mean >= np.where(np.isinf(shape), 1e-9, 1.0)) & (mean <= 1e6)):
+            raise ValueError(f"mean must be at least 1 (above 0 for shape inf) and at most 1e6, got {self.mean}")
+
+    def counts(self) -> np.ndarray:
+        """The distributions of the number of runs, an array of the broadcast shape of ``mean`` and ``shape``.
+
+        Each has ``generating``, its generating function, and ``draw(generator)``.
+        """
+        if self.probabilities is not None:
+            found = np.empty((), object)
+            found[()] = Table(tuple(np.asarray(self.probabilities, float).tolist()))
+            return found
+        return np.vectorize(lambda mean, shape: of_mean(float(mean), float(shape)), otypes=[object])(
+            self.mean, self.shape
+        )
+
+    def _curve(self, relation: str) -> tuple[FromProfile, FromTables]:
+        """The bound of the best run as a mechanism, and an attack on it; found once for each relation."""
+        leaves, tree = jax.tree.flatten(self)
+        relation = "add_or_remove" if relation in ("add", "remove") else relation
+        key = (relation, tree, *((np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves))
+        if key not in _known:
+            while len(_known) >= _KEPT:
+                del _known[next(iter(_known))]
+            _known[key] = _best(self.counts(), curve_of(self.mechanism, relation, _POINTS, _LAST), self.at_delta)
+        return _known[key]
+
+    def _dominating(self, relation: str) -> Runs:
+        return self._curve(relation)[0]._dominating(relation)
+
+    def _witness(self, relation: str) -> Mechanism:
+        return self._curve(relation)[1]
+
+
+def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfile, FromTables]:
+    """The best of ``counts`` runs, setting by setting."""
+    settings = curve.losses.shape[1:]
+    shape = np.broadcast_shapes(counts.shape, settings)
+    counts = np.broadcast_to(counts, shape)
+    epsilons, deltas = np.zeros((2, *shape, _POINTS + 1))
+    tables = np.zeros((2, *shape, OUTCOMES))
+    for i in np.ndindex(shape):
+        # The same setting of one run: its axes are the last ones, and an axis of length 1 serves for all.
+        own = tuple(min(k, n - 1) for k, n in zip(i[len(shape) - len(settings) :], settings, strict=True))
+        count: Any = counts[i]
+        losses = curve.losses[(slice(None), *own)]
+        lower, upper = (side[(slice(None), slice(None), *own)] for side in (curve.lower, curve.upper))
+        epsilons[i] = losses[_POINTS:]
+        found = [upper_bounds(count, losses, side, epsilons[i]) for side in upper]
+        deltas[i] = np.max(found, axis=0)
+        worst = int(np.argmax([np.sum(side > at_delta) for side in found]))
+        target = float(np.interp(-at_delta, -deltas[i], epsilons[i]))
+        p, q = attained(count, losses, lower[worst], upper[worst], target)
+        # The pair of `remove` comes first.
+        tables[(slice(None), *i)] = (q, p) if worst else (p, q)
+    return FromProfile(epsilons, deltas), FromTables(tables[0], tables[1])

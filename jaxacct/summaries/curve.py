@@ -1,0 +1,104 @@
+"""One mechanism's certified curve on a lattice of epsilons, direction by direction, and its trade-off."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct.accounting import delta, epsilon
+from jaxacct.mechanisms.base import Mechanism
+
+ROUNDING = 1e-10  # a share of each number, far above its rounding
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Bounds of delta at ``losses``, which rise along the first axis from -a to a; further axes are settings.
+
+    Attributes:
+        losses: shape ``(n, ...)``.
+        lower, upper: one entry for each direction, shape ``(directions, n, ...)``.
+    """
+
+    losses: Array
+    lower: Array
+    upper: Array
+
+
+def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1) -> Curve:
+    """The curve up to where delta is ``last`` (the first for which epsilon is finite), on ``points`` a side.
+
+    Args:
+        one: a mechanism, or the guarantee of a filter, whose lower bounds are trivial.
+        relation: as for `jaxacct.delta`; ``"add_or_remove"`` has two directions.
+        points: how many above 0.
+        last: see above.
+        steps: how often ``one`` runs.
+
+    Raises:
+        ValueError: ``one`` is neither, or traced.
+    """
+    if _validate.is_traced((one, steps)):
+        raise ValueError("mechanism must have concrete parameters, got traced ones")
+    if isinstance(one, Mechanism):
+        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
+        of_epsilon = lambda d: epsilon(one, d, steps=steps, relation=relation).upper  # noqa: E731
+        of_delta = lambda e: [delta(one, e, steps=steps, relation=name) for name in names]  # noqa: E731
+    elif hasattr(one, "delta") and hasattr(one, "epsilon"):
+        of_epsilon = one.epsilon
+        of_delta = lambda e: [(np.zeros(np.shape(e)), np.asarray(one.delta(e)))]  # noqa: E731
+    else:
+        raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
+    reach = np.zeros(())
+    for d in np.atleast_1d(last):
+        found = np.asarray(of_epsilon(float(d)), np.float64)
+        reach = np.where((reach == 0) & np.isfinite(found), np.maximum(found, 1e-9), reach)
+    at = np.maximum(reach, 1e-9) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a wide bound at a tiny delta: both sides are used as they are
+        sides = of_delta(at)
+    above = np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides])
+    # H_P|Q(-e) = 1 - exp(-e) + exp(-e) H_Q|P(e): the other direction's.
+    mirrored = (-np.expm1(-at[1:]) + np.exp(-at[1:]) * above[::-1, :, 1:])[:, :, ::-1]
+    both = np.concatenate([mirrored, above], 2)
+    return Curve(np.concatenate([-at[:0:-1], at]), both[:, 0], both[:, 1])
+
+
+def most(losses: Array, upper: Array, u: Array) -> Array:
+    """An upper bound of the largest P-probability of an event of Q-probability ``u``: min of H(x) + x u.
+
+    Args:
+        losses: the lattice, shape ``(n,)``, one direction and setting.
+        upper: upper bounds of delta there.
+        u: any shape ``(m,)``.
+    """
+    x = np.exp(losses)
+    found = np.array([np.min(upper + x * one) for one in u])
+    return np.minimum(found * (1.0 + ROUNDING), 1.0)
+
+
+def least(losses: Array, lower: Array, upper: Array, u: Array) -> Array:
+    """A lower bound of the same, concave in ``u`` up to rounding.
+
+    H is convex in x = e^loss, so between two lattice points it lies above the lines through the neighbouring points on
+    either side; H(x) + x u is least at an end or where two lines meet.
+    """
+    x = np.exp(losses)
+    gap = np.diff(x)
+    # Slopes are rounded so that the lines stay below.
+    steep = np.concatenate([[-1.0], ((lower[1:] - upper[:-1]) / gap - ROUNDING)[:-1]])
+    flat = np.minimum(np.concatenate([((upper[2:] - lower[1:-1]) / gap[1:] + ROUNDING), [0.0]]), 0.0)
+    start, end = lower[:-1], lower[1:]
+    meet = np.clip((end - start - flat * gap) / np.where(steep < flat, steep - flat, -1.0), 0.0, gap)
+    height = np.maximum(start + steep * meet, end - flat * (gap - meet))
+    # Beyond the lattice H is at least 1 - x, and 0.
+    places = np.concatenate([x, x[:-1] + meet, x[:1], x[-1:]])
+    values = np.concatenate([lower, np.maximum(height, 0.0), np.maximum(1.0 - x[:1], 0.0), [0.0]])
+    found = np.array([np.min(values + places * one) for one in u])
+    return np.clip(found * (1.0 - ROUNDING) - 1e-15, u, 1.0)

@@ -1,0 +1,58 @@
+"""mu and regret of a run, against the curve itself."""
+
+import math
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import Gaussian, PoissonSampled, filters
+
+
+def test_a_gaussian_is_its_own_mu_without_regret():
+    found = jaxacct.gdp_summary(Gaussian(2.0), steps=16)
+    assert found.mu.lower <= 2.0 <= found.mu.upper <= 2.0005
+    assert found.regret.upper < 2e-4
+    assert found.describes_well
+    assert "whole curve" in str(found)
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps", "aside"), [(9.4, 0.328, 2000, 1e-10), (1.0, 0.01, 1000, 1e-6)])
+def test_the_curve_is_nowhere_above_that_of_mu_and_a_smaller_mu_is_refuted(sigma, rate, steps, aside):
+    run = PoissonSampled(Gaussian(sigma), rate)
+    found = jaxacct.gdp_summary(run, steps=steps, delta_aside=aside)
+    assert found.mu.upper - found.mu.lower < 2e-4
+    epsilons = np.linspace(0.0, 1.05 * float(jaxacct.epsilon(run, aside, steps=steps).upper), 37)
+    delta = jaxacct.delta(run, epsilons, steps=steps)
+    of_mu = jaxacct.delta(jaxacct.GDP(found.mu.upper), epsilons)
+    assert np.all(delta.lower <= np.maximum(of_mu.upper, aside))
+    smaller = jaxacct.delta(jaxacct.GDP(found.mu.lower * 0.999), epsilons)
+    last = jaxacct.epsilon(run, aside, steps=steps).lower
+    assert np.any(smaller.upper < delta.lower) or jaxacct.delta(jaxacct.GDP(found.mu.lower * 0.999), last).upper < aside
+    regret = np.max((of_mu.lower - delta.upper) / (1 + np.exp(epsilons)))
+    assert regret <= found.regret.upper
+    assert found.regret.lower <= found.regret.upper <= 1.1 * found.regret.lower + 1e-5
+
+
+def test_published_numbers_of_a_peer_are_met_in_its_own_convention():
+    # gdpnum: mu 1.56856 without false-positive rates below 1e-10, and between 1.567 and 1.571 by deltas.
+    found = jaxacct.gdp_summary(PoissonSampled(Gaussian(9.4), 0.328), steps=2000)
+    assert 1.567 < found.mu.lower <= found.mu.upper < 1.571
+
+
+def test_settings_are_arrays_and_a_filters_guarantee_serves():
+    found = jaxacct.gdp_summary(Gaussian(np.array([1.0, 2.0])))
+    assert np.all(np.abs(found.mu.upper - [1.0, 0.5]) < 5e-4)
+    whole = jaxacct.gdp_summary(filters.gdp(0.7).guarantee)
+    assert 0.7 <= whole.mu.upper < 0.7005
+
+
+def test_a_run_that_reveals_a_record_has_no_mu():
+    assert jaxacct.gdp_summary(jaxacct.ApproximateDP(0.1, 1e-3)).mu.upper == math.inf
+
+
+def test_a_wrong_argument_is_named():
+    with pytest.raises(ValueError, match="delta_aside"):
+        jaxacct.gdp_summary(Gaussian(1.0), delta_aside=0.0)
+    with pytest.raises(ValueError, match="mechanism must be"):
+        jaxacct.gdp_summary(3.0)

@@ -1,0 +1,107 @@
+"""The best of a random number of runs: sound against every order of a few outputs, and tight for DP-SGD."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import Composed, FromTables, Gaussian, PoissonSampled, PrivateSelection, filters
+
+DP_SGD = Composed([PoissonSampled(Gaussian(1.0), 0.01)], [1000])
+
+
+def worst_order(count, p, q, epsilon):
+    """The most delta over all orders of the outputs, both directions."""
+    worst = 0.0
+    for order in map(list, itertools.permutations(range(len(p)))):
+        best = [np.diff(count.generating(np.minimum(np.append(0.0, np.cumsum(x[order])), 1.0))) for x in (p, q)]
+        for a, b in (best, best[::-1]):
+            worst = max(worst, float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {"mean": 3.0, "shape": math.inf},
+        {"mean": 5.0, "shape": 0.0},
+        {"mean": 4.0, "shape": 2.5},
+        {"probabilities": [0.1, 0.2, 0.0, 0.7]},
+    ],
+    ids=str,
+)
+def test_no_order_of_six_outputs_is_above_the_bound_and_the_lower_bound_is_below_the_worst(runs):
+    random = np.random.default_rng(7)
+    for infinite in (False, True):
+        p, q = random.dirichlet(np.full(6, 0.7)), random.dirichlet(np.full(6, 0.7))
+        if infinite:
+            q = np.append(0.0, q[1:] / q[1:].sum())
+        selection = PrivateSelection(FromTables(p, q), **runs)
+        count = selection.counts()[()]
+        for epsilon in (0.1, 0.7, 2.0):
+            worst = worst_order(count, p, q, epsilon)
+            found = jaxacct.delta(selection, epsilon)
+            assert float(found.lower) <= worst * (1 + 1e-9)
+            assert worst <= float(found.upper)
+
+
+def test_bounds_of_dp_sgd_are_close_and_far_below_those_of_renyi_divergences():
+    shapes, renyi = np.array([0.0, 1.0, math.inf]), np.array([3.52263, 4.10327, 4.32950])  # of dp_accounting 0.6.0
+    found = jaxacct.epsilon(PrivateSelection(DP_SGD, 10.0, shapes), 1e-5)
+    assert np.all(found.upper <= 1.003 * found.lower)
+    assert np.all(found.upper < 0.78 * renyi)
+
+
+def test_one_sure_run_costs_what_the_mechanism_costs():
+    once = PrivateSelection(Gaussian(2.0), probabilities=[0.0, 1.0])
+    alone = jaxacct.epsilon(Gaussian(2.0), 1e-5).upper
+    assert alone <= jaxacct.epsilon(once, 1e-5).upper <= 1.001 * alone
+
+
+def test_more_runs_cost_more_and_the_mean_may_be_an_array():
+    found = jaxacct.epsilon(PrivateSelection(Gaussian(2.0), np.array([2.0, 10.0, 50.0]), math.inf), 1e-5).upper
+    assert found.shape == (3,)
+    assert np.all(np.diff(found) > 0)
+
+
+def test_the_guarantee_of_a_filter_is_a_run_and_the_result_is_a_query_of_another_filter():
+    guarantee = filters.gdp(0.42).guarantee
+    adaptive = PrivateSelection(guarantee, 10.0, 1.0)
+    fixed = PrivateSelection(jaxacct.GDP(0.42), 10.0, 1.0)
+    upper = float(jaxacct.epsilon(adaptive, 1e-5).upper)
+    assert upper == pytest.approx(float(jaxacct.epsilon(fixed, 1e-5).upper), rel=1e-3)
+    outer = filters.menu([adaptive], epsilon=2.1 * upper, delta=2.1e-5)
+    admitted, _ = outer.update(0, outer.init())
+    assert bool(admitted)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0, math.inf])
+@pytest.mark.parametrize("mean", [1.0, 1.001, 2.0, 1e6])
+def test_the_number_of_runs_has_the_mean_that_was_asked_for(shape, mean):
+    count = PrivateSelection(Gaussian(1.0), mean, shape).counts()[()]
+    assert count.derivative(np.ones(())) == pytest.approx(mean, rel=1e-7)
+    assert count.generating(np.ones(())) == pytest.approx(1.0)
+
+
+def test_concrete_numbers_serve_inside_a_program():
+    selection = PrivateSelection(Gaussian(2.0), 5.0, 1.0)
+    inside = jax.jit(lambda delta: jaxacct.epsilon(selection, delta).upper)(1e-5)
+    assert float(inside) >= float(jaxacct.epsilon(selection, 1e-5).lower)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"mean": 10.0}, "probabilities"),
+        ({"mean": 0.5, "shape": 1.0}, "mean"),
+        ({"mean": 5.0, "shape": -1.0}, "shape"),
+        ({"probabilities": [0.5, 0.6]}, "probabilities"),
+        ({"mean": 5.0, "shape": 1.0, "probabilities": [1.0]}, "leave mean and shape out"),
+    ],
+)
+def test_a_wrong_number_of_runs_is_named(given, names):
+    with pytest.raises(ValueError, match=names):
+        PrivateSelection(Gaussian(1.0), **given)
