@@ -79,6 +79,10 @@ def _in_threads(run: Callable[[np.ndarray], Answer], chunks: list[np.ndarray]) -
 
 _silent = np.errstate(all="ignore")  # what comes of NaN fails closed
 by_contour, by_transforms = _silent(contour_bounds), _silent(universal_bounds)
+# A mechanism and its witness share one of each.
+_contour_program = jax.jit(contour_bounds, static_argnums=(0, 1))
+_transforms_program = jax.jit(universal_bounds, static_argnums=(0, 1))
+_laws_program = jax.jit(narrowed_by_laws, static_argnums=0)
 
 
 def single_bounds(kind: str, groups: tuple[Pair, ...], goal: Array) -> Answer:
@@ -95,7 +99,7 @@ def traced_bounds(
     if most == 1.0 and counts.shape[-1] == 1:
         return single_bounds(kind, groups, goal)
     if contour:
-        found = contour_bounds(kind, TRACED, groups[0], counts, goal)
+        found = _contour_program(kind, TRACED, groups[0], counts, goal)
     else:
-        found = universal_bounds(kind, _TRACED_CELLS, groups, counts, goal)
-    return narrowed_by_laws(kind, groups, counts, goal, found)
+        found = _transforms_program(kind, _TRACED_CELLS, groups, counts, goal)
+    return _laws_program(kind, groups, counts, goal, found)
