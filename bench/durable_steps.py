@@ -26,17 +26,17 @@ BLOCKS, STEPS = 8, 20
 
 
 def main() -> None:
-    data = training.load("digits")
+    data = training.demo.load_data("digits")
     examples = jnp.asarray(data.train_x), jnp.asarray(data.train_y)
-    network = training.build("mlp", data.train_x.shape[1:], data.classes, 0)
-    filter, schedule, optimizer = filters.renyi(8.0, 1e-5, order=8.0), training.constant(8.0, 0.1, 9999), optax.sgd(0.1)
+    network = training.demo.build_network("mlp", data.train_x.shape[1:], data.classes, 0)
+    filter, optimizer = filters.renyi(8.0, 1e-5, order=8.0), optax.sgd(0.1)
+    schedule = training.schedules.constant(8.0, 0.1, 9999)
     options: dict[str, Any] = {"clip_norm": 1.0, "physical_batch": 256}
     whole = training.make_step(network.loss, optimizer, filter, schedule, **options)
-    split = training.make_split_step(network.loss, optimizer, filter, schedule, **options)
     state = training.init_state(network.params, optimizer, filter, schedule, training.seeded_keys(0))
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        runs = [training.durable_run(place / str(n), split, state, filter, every=10**9, ahead=n) for n in (1, 10)]
+        runs = [training.durable_run(place / str(n), whole, state, filter, every=10**9, ahead=n) for n in (1, 10)]
         with runs[0] as one, runs[1] as ten:
             steps = {"plain": whole, "durable": one.step, "durable, ten at once": ten.step}
             states = dict.fromkeys(steps, state)

@@ -22,6 +22,10 @@ from machine import about
 
 import jaxacct
 from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
+from jaxacct.filters.residues.natural import NaturalFilter
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta
@@ -59,7 +63,7 @@ def several(query: Any) -> tuple[float, ...]:
     return tuple(sorted({max(16.0, round(order / 2)), order, 2 * order}))
 
 
-def box(query: Any, factor: float) -> filters.PricedBoxFilter:
+def box(query: Any, factor: float) -> SampledGaussianFilter:
     """From the query's noise to ``factor`` times it; what is no Gaussian is a further entry of a box of Gaussians."""
     gaussian = query.mechanism if isinstance(query, PoissonSampled) else query
     noise = gaussian.sigma if isinstance(gaussian, Gaussian) else 50.0
@@ -87,11 +91,11 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 
 
 def admitted(ledger: Any, query: Any) -> int | None:
-    if isinstance(ledger, filters.GDPResidueFilter) and not isinstance(query, Gaussian):
+    if isinstance(ledger, GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
-    elif isinstance(ledger, filters.PricedMenuFilter | filters.NaturalFilter):
+    elif isinstance(ledger, MenuFilter | NaturalFilter):
         query = 0  # its only entry
-    elif isinstance(ledger, filters.PricedBoxFilter) and isinstance(query, RandomizedResponse):
+    elif isinstance(ledger, SampledGaussianFilter) and isinstance(query, RandomizedResponse):
         query = 0  # its only further entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:

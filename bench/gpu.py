@@ -232,8 +232,8 @@ def training(job: Job) -> None:
     """DP-SGD steps on the digits with and without a filter, and its update alone."""
     from jaxacct import training
 
-    data = training.load("digits")
-    network = training.build("mlp", data.train_x.shape[1:], data.classes, 0)
+    data = training.demo.load_data("digits")
+    network = training.demo.build_network("mlp", data.train_x.shape[1:], data.classes, 0)
 
     def measured(name: str, rate: float) -> dict[str, Any]:
         budget = training.plan_budget(name, "constant", epsilon=8.0, delta=1e-5, steps=300, rate=rate)

@@ -20,6 +20,8 @@ from machine import about
 
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled, filters
+from jaxacct.filters.additive.renyi import RenyiFilter
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 EPSILON, DELTA, RATE = 0.5, 1e-6, 0.002
@@ -34,11 +36,11 @@ def query(sigma: float) -> PoissonSampled:
     return PoissonSampled(Gaussian(sigma), RATE)
 
 
-def box() -> filters.PricedBoxFilter:
+def box() -> SampledGaussianFilter:
     return filters.sampled_gaussian(sigma=(NOISES[0], NOISES[-1]), rate=RATE, epsilon=EPSILON, delta=DELTA)
 
 
-def renyi(sigma: float) -> filters.RenyiFilter:
+def renyi(sigma: float) -> RenyiFilter:
     """The order that suits this noise best, which is more than a filter for all of them has."""
     return filters.renyi(EPSILON, DELTA, order=filters.plan_order(query(sigma), DELTA, EPSILON, orders=range(4, 128)))
 

@@ -15,7 +15,7 @@ same budget:
 Each way is tuned by itself (clip norm, learning rate, share) for held-out accuracy, with seeds of its own; held-out
 data are declared public. Fresh seeds, the same for all ways, are then reported. The histograms show what examples have
 spent. That is published here because the data are public: in a private run it must never leave the program (see
-``jaxacct.filters.individual``). Sums are taken in floating point; ``jaxacct.training`` is exact there.
+``jaxacct.filters.per_example``). Sums are taken in floating point; ``jaxacct.training`` is exact there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lab:
     """A data set and a filter with one ledger for each example."""
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
-        data = training.load(name, folder)
+        data = training.demo.load_data(name, folder)
         self.x, self.y, self.classes = features(data.train_x), jnp.asarray(data.train_y), data.classes
         self.held_x, self.held_y = features(data.test_x), jnp.asarray(data.test_y)
         self.mu = largest_mu(EPSILON[name])

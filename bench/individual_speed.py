@@ -23,18 +23,19 @@ from machine import about
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.prices.menu import MenuFilter
 
 QUERY = PoissonSampled(Gaussian(1.0), 0.1)
 
 
-def menu(examples: int) -> filters.IndividualPricedMenuFilter:
+def menu(examples: int) -> IndividualMenuFilter:
     """64 entries over three octaves of noise. Its prices need no table: what they buy is not at issue here."""
     sigma = np.geomspace(1.0, 8.0, 64)
     noise, rate = (np.asarray(amounts.split(x)) for x in (sigma, np.full(64, 0.1)))
     prices = np.rint(6400 * sigma**-2.0).astype(np.int32)
-    common = PricedMenuFilter(prices, np.int32(500_000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
-    return filters.IndividualPricedMenuFilter(common, examples, 4 << 7)
+    common = MenuFilter(prices, np.int32(500_000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
+    return IndividualMenuFilter(common, examples, 4 << 7)
 
 
 def measured(examples: int, rounds: int) -> dict[str, dict[str, float]]:

@@ -24,6 +24,7 @@ from machine import about
 
 import jaxacct
 from jaxacct import Composed, Gaussian, PoissonSampled, filters
+from jaxacct.filters.prices.menu import constant_schedules
 
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 UPDATES = 200_000
@@ -159,7 +160,7 @@ def mixed(name: str) -> dict[str, Any]:
     start, cpu = time.perf_counter(), time.process_time()
     ledger = filters.menu(menu, epsilon=2.0, delta=1e-5, points=8192, cache=False)
     built, built_cpu = time.perf_counter() - start, time.process_time() - cpu
-    constant = filters.constant_schedules(ledger, menu, 1e-5).lower
+    constant = constant_schedules(ledger, menu, 1e-5).lower
     return {
         "entries": MIXED[name],
         "runs": (int(ledger.budget) // np.asarray(ledger.prices)).tolist(),

@@ -28,13 +28,13 @@ from menu_table import HERE, admissions, first_refusal, showcase, wandering
 
 import jaxacct
 from jaxacct import Composed, Gaussian, PoissonSampled, filters
-from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.kernels import gaussian_atoms, sampled
-from jaxacct.filters.boxes.lines import kernel_next_to, price_lines
-from jaxacct.filters.boxes.look_up import left_by_lines
-from jaxacct.filters.boxes.priced_box import _VERSION
-from jaxacct.filters.boxes.table import DEAR
-from jaxacct.filters.menus import cache
+from jaxacct.filters.prices import kept as cache
+from jaxacct.filters.prices.family import UNITS
+from jaxacct.filters.prices.grid_table import DEAR
+from jaxacct.filters.prices.kernels import gaussian_atoms, sampled
+from jaxacct.filters.prices.lines import kernel_next_to, price_lines
+from jaxacct.filters.prices.look_up import left_by_lines
+from jaxacct.filters.prices.sampled_gaussian import _VERSION
 
 PATH = HERE / "price_box.json"
 BOXES: dict[str, dict[str, Any]] = {

@@ -2,7 +2,7 @@
 
     python bench/sampled_training.py [FOLDER WITH MNIST]      # writes bench/results/sampled_training.json
 
-Noise is the least with which `training.plan_sampled_budget` fits the planned epochs; accuracies are means over seeds,
+Noise is the least with which `training.plan_budget` fits the planned epochs; accuracies are means over seeds,
 with their standard errors. Times are process CPU seconds of an epoch, the median of several, after compilation: what
 counts are their ratios. Without a folder, or where it does not exist, only the digits.
 """
@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from jaxacct import training
-from jaxacct.mechanisms.batches import SAMPLINGS
+from jaxacct.training.samplings import SAMPLINGS
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "sampled_training.json"
 EPSILON, DELTA, RATE = 3.0, 1e-5, 0.1
@@ -33,7 +33,7 @@ def trained(network, dataset, plan, seed: int, rate: float, data) -> tuple[float
     """Held-out accuracy, and CPU seconds of the median epoch."""
     steps = plan.schedule.steps
     optimizer = optax.sgd(optax.cosine_decay_schedule(rate, steps, alpha=0.05), momentum=0.9)
-    step = training.make_sampled_step(network.loss, optimizer, plan.filter, plan.sampler, clip_norm=1.0)
+    step = training.make_step(network.loss, optimizer, plan.filter, plan.schedule, clip_norm=1.0, sampler=plan.sampler)
     state = training.init_state(network.params, optimizer, plan.filter, plan.schedule, training.seeded_keys(seed))
     epoch, spans = round(1.0 / RATE), []
     state, _ = step(state, data)
@@ -57,13 +57,20 @@ def main() -> None:
         if name == "mnist" and (folder is None or not folder.exists()):
             print("mnist: no folder with its files, skipped")
             continue
-        dataset = training.load(name, folder if name == "mnist" else None)
+        dataset = training.demo.load_data(name, folder if name == "mnist" else None)
         size = len(dataset.train_y)
-        network = training.build(model, dataset.train_x.shape[1:], dataset.classes, 0)
+        network = training.demo.build_network(model, dataset.train_x.shape[1:], dataset.classes, 0)
         data = (jnp.asarray(dataset.train_x), jnp.asarray(dataset.train_y))
         for sampling in SAMPLINGS:
-            plan = training.plan_sampled_budget(
-                sampling, size=size, epsilon=EPSILON, delta=DELTA, steps=round(epochs / RATE), rate=RATE
+            plan = training.plan_budget(
+                "menu",
+                "constant",
+                sampling=sampling,
+                size=size,
+                epsilon=EPSILON,
+                delta=DELTA,
+                steps=round(epochs / RATE),
+                rate=RATE,
             )
             found = [trained(network, dataset, plan, seed, rate, data) for seed in range(seeds)]
             scores = np.array([score for score, _ in found])

@@ -45,6 +45,7 @@ ROOMS = (
     "papers",
     "losses",
     "training",
+    "testing",
     "audit",
     "attacks",
     "plotting",
@@ -60,6 +61,7 @@ MODULES = {
     ),
     "expost": ("definitions", "reduction", "scales", "exact"),
     "ledger": ("errors",),
+    "training": ("schedules", "demo"),
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 

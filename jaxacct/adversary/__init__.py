@@ -4,21 +4,16 @@ Filters of theoretical interest are here too: `natural_approximate_dp` and `addi
 :mod:`jaxacct.filters`, and guarantee an epsilon far above their budget (55.6 for epsilon 1, delta 1e-6, 100 rounds).
 """
 
-from typing import TYPE_CHECKING
-
-from jaxacct._on_demand import on_demand
 from jaxacct.adversary.analyst import evaluate
+from jaxacct.adversary.counterexample import adaptive_choice, counterexample
+from jaxacct.adversary.filters.additive_profile import additive_profile
+from jaxacct.adversary.filters.natural_approximate_dp import natural_approximate_dp
 from jaxacct.adversary.generalized_response import GeneralizedResponse
-from jaxacct.adversary.naturals.cost import natural_filter_cost
-from jaxacct.adversary.naturals.counterexample import adaptive_choice, counterexample
-from jaxacct.adversary.naturals.freeness import is_free, totally_ordered_closure
 from jaxacct.adversary.residue import natural_residue, renyi_residue, residue_condition
-from jaxacct.adversary.rules import Rule
-from jaxacct.adversary.worst_case import worst_case
-
-if TYPE_CHECKING:
-    from jaxacct.adversary.filters.additive_profile import additive_profile
-    from jaxacct.adversary.filters.natural_approximate_dp import natural_approximate_dp
+from jaxacct.games.freeness import is_free, totally_ordered_closure
+from jaxacct.games.natural_cost import natural_filter_cost
+from jaxacct.games.rules import Rule
+from jaxacct.games.worst_case import worst_case
 
 __all__ = [
     "GeneralizedResponse",
@@ -36,6 +31,3 @@ __all__ = [
     "totally_ordered_closure",
     "worst_case",
 ]
-
-# `jaxacct.filters` imports this room, so its filters load on first use.
-__getattr__, __dir__ = on_demand(__name__)

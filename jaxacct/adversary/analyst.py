@@ -13,9 +13,9 @@ from jaxacct import _validate
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Query
-from jaxacct.adversary.lattice_laws import lattice_for
-from jaxacct.adversary.rules import Rule, check_rounds, sequence
+from jaxacct.games.experiment import Query
+from jaxacct.games.lattice_laws import lattice_for
+from jaxacct.games.rules import Rule, check_rounds, sequence
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS, directions

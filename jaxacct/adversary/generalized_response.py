@@ -14,7 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Query, experiment
+from jaxacct.games.experiment import Query, experiment
 from jaxacct.losses.compare.enclose import Curve
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.trade_off import TradeOff

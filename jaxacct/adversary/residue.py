@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import Query, excess, experiments_of, to_trade_off
-from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
-from jaxacct.adversary.naturals.cost import TOLERANCE
-from jaxacct.adversary.naturals.freeness import Certified
-from jaxacct.adversary.naturals.gap import adaptive_excess_of
-from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import check_rounds, one_more
+from jaxacct.adversary.gap import adaptive_excess_of
+from jaxacct.games.compositions import Compositions, multisets_up_to
+from jaxacct.games.experiment import Query, excess, experiments_of, to_trade_off
+from jaxacct.games.freeness import Certified
+from jaxacct.games.natural_cost import TOLERANCE
+from jaxacct.games.rules import check_rounds, one_more
+from jaxacct.games.within_budget import Budget
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.trade_off import TradeOff

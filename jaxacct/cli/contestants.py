@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import accounting, filters
 from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
+from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
@@ -101,7 +102,7 @@ def _renyi(schedule: Schedule) -> Answer:
     try:
         return Answer(filters.plan_epsilon(schedule.whole(), schedule.delta))
     except ValueError:  # other mechanisms than Gaussians: whole orders are enough
-        orders = np.asarray([order for order in filters.ORDERS if order == int(order)])
+        orders = np.asarray([order for order in ORDERS if order == int(order)])
         rho = schedule.total(lambda part: np.asarray([float(renyi(part, order)) for order in orders]))
         return Answer(float(np.min(np.asarray(epsilon_from_renyi(rho, orders, schedule.delta)))) * _UP)
 

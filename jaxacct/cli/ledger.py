@@ -12,7 +12,7 @@ import click
 from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import FilterName, Page, examples, together
+from jaxacct.cli.page import AnySpelling, Page, examples, together
 from jaxacct.cli.run_options import mechanism_options
 from jaxacct.cli.runs import warn_of_delta
 
@@ -54,7 +54,7 @@ _shared = together(
 @ledger.command(epilog=PARAMETERS, short_help="Make a ledger for a filter.")
 @_shared
 @click.option("--delta", type=float, help="At which the ledger quotes epsilons.  [default: the filter's, or 1e-5]")
-@click.argument("filter_name", metavar="FILTER", type=FilterName(sorted(FILTERS)))
+@click.argument("filter_name", metavar="FILTER", type=AnySpelling(sorted(FILTERS)))
 @click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
 def create(
     place: str, filter_name: str, parameters: tuple[str, ...], delta: float | None, timeout: float, as_json: bool

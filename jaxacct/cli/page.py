@@ -60,8 +60,8 @@ class _Whole(click.ParamType):
 WHOLE = _Whole()
 
 
-class FilterName(click.Choice):
-    """Names of filters, with hyphens or underscores."""
+class AnySpelling(click.Choice):
+    """Names of filters or schedules, with hyphens or underscores."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The name as the library spells it, with underscores."""

@@ -15,7 +15,7 @@ def cache_compilations() -> None:
     """
     import jax
 
-    from jaxacct.filters.menus import cache
+    from jaxacct.filters.prices import kept as cache
 
     if jax.config.values["jax_compilation_cache_dir"] is None:
         below = "compiled", platform.node() or "here"

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
-from jaxacct.cli.page import FilterName, Page, examples, shared
+from jaxacct.cli.page import AnySpelling, Page, examples, shared
 from jaxacct.cli.runs import warn_of_delta
 
 _NEEDED = {
@@ -53,14 +53,14 @@ _SETTINGS = (
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
     "--filter",
-    type=FilterName(["sampled_gaussian", "renyi", "gdp", "approximate_gdp"]),
+    type=AnySpelling(["sampled_gaussian", "renyi", "gdp", "approximate_gdp"]),
     default="sampled_gaussian",
     show_default=True,
     help="What enforces the budget: approximate_gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",
 )
 @click.option(
     "--schedule",
-    type=click.Choice(["constant", "warmup-decay", "adaptive"]),
+    type=AnySpelling(["constant", "warmup_decay", "adaptive"]),
     default="constant",
     show_default=True,
     help="How noise and rate move; adaptive reacts to released quantities only.",
@@ -137,7 +137,8 @@ def train(
         if resume and checkpoint is None:
             raise ValueError("resume needs checkpoint, the folder of the run to go on with")
         if settings["sampling"] != "poisson":
-            settings["filter"] = _own_filter(settings["sampling"], settings["schedule"], checkpoint)
+            _check_own_filter(settings["sampling"], settings["schedule"], checkpoint)
+            settings["filter"] = "menu"
         if settings["largest"] is not None and settings["sampling"] != "truncated":
             raise ValueError(f"largest goes with sampling truncated, got sampling {settings['sampling']}")
         _validate.count(checkpoint_every=checkpoint_every)
@@ -161,8 +162,8 @@ def train(
         click.get_current_context().exit(_INTERRUPTED)
 
 
-def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
-    """The name of the filter of a sampler; raises, with what would work, where such a sampler has no analysis."""
+def _check_own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> None:
+    """Raises, with what would work, where a sampler has no analysis."""
     if click.get_current_context().get_parameter_source("filter") == ParameterSource.COMMANDLINE:
         raise ValueError(
             f"filter goes with sampling poisson: {sampling} batches are charged by a menu of their own mechanism "
@@ -178,4 +179,3 @@ def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
             f"checkpoint goes with sampling poisson, got {sampling}: a resumed run would draw the batches of an epoch "
             "that was begun a second time"
         )
-    return f"{sampling} menu"

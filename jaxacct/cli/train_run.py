@@ -41,10 +41,10 @@ def run(
     """
     cache_compilations()
     with plain_errors():
-        dataset = training.load(data, path)
+        dataset = training.demo.load_data(data, path)
         keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
         # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
-        network = training.build(
+        network = training.demo.build_network(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
         budget = _planned(settings, len(dataset.train_y), quiet)
@@ -63,22 +63,16 @@ def run(
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
-    step: Any
-    if budget.sampler is not None:
-        step = training.make_sampled_step(
-            network.loss, optimizer, budget.filter, budget.sampler, clip_norm=settings["clip"], donate=True
-        )
-    else:
-        make = training.make_step if durable is None else training.make_split_step
-        step = make(
-            network.loss,
-            optimizer,
-            budget.filter,
-            schedule,
-            clip_norm=settings["clip"],
-            physical_batch=settings["physical_batch"],
-            donate=True,
-        )
+    step: Any = training.make_step(
+        network.loss,
+        optimizer,
+        budget.filter,
+        schedule,
+        clip_norm=settings["clip"],
+        sampler=budget.sampler,
+        physical_batch=settings["physical_batch"],
+        donate=True,
+    )
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
     # An adaptive run may find that it can afford more steps than planned.
     most = settings["steps"] * (4 if schedule.is_adaptive else 1)
@@ -89,7 +83,7 @@ def run(
             roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
             durably = open_run.enter_context(
                 training.durable_run(
-                    split=step, state=state, filter=budget.filter, keys=roots, settings=agreed, **durable
+                    step=step, state=state, filter=budget.filter, keys=roots, settings=agreed, **durable
                 )
             )
             step, state = durably.step, durably.state
@@ -137,10 +131,8 @@ def run(
 
 def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budget:
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
-    if settings["sampling"] != "poisson":
-        return training.plan_sampled_budget(
-            settings["sampling"], size=size, largest=settings["largest"], piece=settings["physical_batch"], **target
-        )
+    if settings["filter"] == "menu":
+        target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
     with progress("table of prices", quiet) as told:
         return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
 

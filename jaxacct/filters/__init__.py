@@ -29,93 +29,47 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 
 `for_target` makes the filter of a name from an (epsilon, delta) target.
 
-`natural_approximate_dp` and `additive_profile`, whose guarantees are far above their budgets, live in
-:mod:`jaxacct.adversary`; their names here are aliases that warn, for one release.
-
 A state carries the mark of its filter, and no other filter goes on with it: `update` refuses it, `check_state` says
 why, and `lower_budget` makes a state for a smaller budget.
 
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` filter while it runs, and says what such a reading proves;
+`reason` of a filter says why it refuses a query, as a `Reason`, inside programs too; `sentence` says it in words.
+
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
 # `A as A`: the types of states have names here, and no pages.
-from jaxacct.filters.accounts.any_filter import IndividualFilter
-from jaxacct.filters.accounts.approximate_gdp import IndividualApproximateGDPFilter
 from jaxacct.filters.accounts.per_example import per_example
-from jaxacct.filters.accounts.priced_box import IndividualPricedBoxFilter
-from jaxacct.filters.accounts.priced_menu import IndividualPricedMenuFilter
-from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
-from jaxacct.filters.additive.gdp import GDPFilter, gdp
-from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
-from jaxacct.filters.additive.pure_dp import PureDPFilter, pure_dp
-from jaxacct.filters.additive.renyi import RenyiFilter, renyi
-from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
-from jaxacct.filters.additive.zcdp import (
-    ApproximateZCDPFilter,
-    ZCDPFilter,
-    approximate_dp,
-    approximate_zcdp,
-    zcdp,
-)
+from jaxacct.filters.additive.approximate_gdp import approximate_gdp
+from jaxacct.filters.additive.gdp import gdp
+from jaxacct.filters.additive.plan_order import plan_epsilon, plan_order
+from jaxacct.filters.additive.pure_dp import pure_dp
+from jaxacct.filters.additive.renyi import renyi
+from jaxacct.filters.additive.renyi_any import renyi_any
 from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
+from jaxacct.filters.additive.zcdp import approximate_dp, approximate_zcdp, zcdp
 from jaxacct.filters.amounts import SpentState as SpentState
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.boxes.priced_box import sampled_gaussian
 from jaxacct.filters.for_target import for_target
-from jaxacct.filters.guarantees import (
-    AnyOrderGuarantee,
-    GDPGuarantee,
-    ProfileGuarantee,
-    PureDPGuarantee,
-    RenyiGuarantee,
-    ZCDPGuarantee,
-)
-from jaxacct.filters.halting import Halted, halting_scan
+from jaxacct.filters.halting import halting_scan
 from jaxacct.filters.lowering import lower_budget
 from jaxacct.filters.marks import check_state
-from jaxacct.filters.menus.gaussian_menu import gaussian_menu
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, menu
-from jaxacct.filters.menus.units import MenuState as MenuState
-from jaxacct.filters.odometer import Odometer, odometer
-from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
-from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
+from jaxacct.filters.odometer import odometer
+from jaxacct.filters.prices.entries import gaussian_menu
+from jaxacct.filters.prices.menu import constant_schedules, menu
+from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
+from jaxacct.filters.prices.units import MenuState as MenuState
+from jaxacct.filters.reasons import Reason, sentence
+from jaxacct.filters.residues.any_family import check_residue, residue
 from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
-from jaxacct.filters.residues.natural import NaturalFilter, natural
-from jaxacct.filters.residues.prepare import Prepared, prepare
-from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
+from jaxacct.filters.residues.gdp_residue import gdp_residue
+from jaxacct.filters.residues.natural import natural
+from jaxacct.filters.residues.prepare import prepare
 
 __all__ = [
-    "ORDERS",
-    "AnyOrderFilter",
-    "AnyOrderGuarantee",
-    "ApproximateGDPFilter",
-    "ApproximateZCDPFilter",
     "Filter",
-    "GDPFilter",
-    "GDPGuarantee",
-    "GDPResidueFilter",
     "Guarantee",
-    "Halted",
-    "IndividualApproximateGDPFilter",
-    "IndividualFilter",
-    "IndividualPricedBoxFilter",
-    "IndividualPricedMenuFilter",
-    "NaturalFilter",
-    "Odometer",
-    "Prepared",
-    "PricedBoxFilter",
-    "PricedMenuFilter",
-    "ProfileGuarantee",
-    "PureDPFilter",
-    "PureDPGuarantee",
-    "RenyiFilter",
-    "RenyiGuarantee",
-    "ResidueFilter",
-    "UndeclaredNaturalFilter",
-    "ZCDPFilter",
-    "ZCDPGuarantee",
+    "Reason",
     "approximate_dp",
     "approximate_gdp",
     "approximate_zcdp",
@@ -140,5 +94,6 @@ __all__ = [
     "renyi_any",
     "residue",
     "sampled_gaussian",
+    "sentence",
     "zcdp",
 ]

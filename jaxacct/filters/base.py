@@ -61,6 +61,10 @@ class Filter(Protocol):
         """Whether ``query`` may run, and the state after it; a refused query leaves the state as it was."""
         ...
 
+    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+        """Why ``query`` is admitted or refused: a `jaxacct.filters.Reason`, int32, inside programs too."""
+        ...
+
     def spent(self, state: Any) -> Array:
         """What has been spent, in the filter's own parameter, rounded up to the caller's float type."""
         ...
@@ -74,35 +78,10 @@ class Filter(Protocol):
         ...
 
 
-class AroundFilter:
-    """A filter around another, ``filter``, whose state it has; what a subclass does not say is the inner filter's."""
+class Around:
+    """A filter around another, ``filter``, whose states and marks it has."""
 
     filter: Any
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The inner filter's."""
-        return self.filter.guarantee
-
-    def init(self) -> Any:
-        """The inner filter's state with nothing spent."""
-        return self.filter.init()
-
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
-        """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
-        return self.filter.update(query, state)
-
-    def spent(self, state: Any) -> Any:
-        """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
-        return self.filter.spent(state)
-
-    def remaining(self, state: Any) -> Any:
-        """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
-        return self.filter.remaining(state)
-
-    def fraction(self, state: Any) -> Array:
-        """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
-        return self.filter.fraction(state)
 
 
 def is_scalar_query(query: object) -> TypeGuard[ArrayLike]:

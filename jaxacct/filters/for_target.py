@@ -17,9 +17,9 @@ from jaxacct.filters.additive.renyi import renyi
 from jaxacct.filters.additive.renyi_any import renyi_any
 from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
 from jaxacct.filters.base import Filter
-from jaxacct.filters.boxes.priced_box import sampled_gaussian
-from jaxacct.filters.menus.priced_menu import menu
 from jaxacct.filters.names import canonical
+from jaxacct.filters.prices.menu import menu
+from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
 from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 

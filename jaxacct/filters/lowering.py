@@ -21,11 +21,11 @@ from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.described import described
 from jaxacct.filters.marks import belongs, check_state, mark_of, put, static_of
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
-from jaxacct.filters.menus.units import MenuState
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.units import MenuState
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue
 from jaxacct.filters.residues.natural import NaturalFilter
 
@@ -124,7 +124,7 @@ def _additive(filter: AdditiveFilter, state: Any, lower: AdditiveFilter) -> tupl
     return fits, jax.tree.map(lambda new, old: jnp.where(jnp.all(old == 0, -1, keepdims=True), old, new), made, state)
 
 
-def _menu(filter: PricedMenuFilter, state: MenuState, lower: PricedMenuFilter) -> tuple[Array, MenuState]:
+def _menu(filter: MenuFilter, state: MenuState, lower: MenuFilter) -> tuple[Array, MenuState]:
     """The dearest history that cost as much, and no more left than what is within both budgets."""
     if np.shape(filter.noise) != np.shape(lower.noise):
         raise ValueError("lower must be a menu of the very entries of filter")
@@ -161,6 +161,6 @@ def _natural(filter: NaturalFilter, state: Any, lower: NaturalFilter) -> tuple[A
 _RULES: dict[type, Rule] = {
     AdditiveFilter: _additive,
     GDPResidueFilter: lowered_residue,
-    PricedMenuFilter: _menu,
+    MenuFilter: _menu,
     NaturalFilter: _natural,
 }

@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device, on_host
-from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.base import Around
 from jaxacct.filters.described import word_of
 
 State = TypeVar("State")
@@ -40,7 +40,7 @@ def mark_of(filter: Any) -> Any:
 
     NumPy's where the filter's numbers are at hand, even inside a trace.
     """
-    if isinstance(filter, AroundFilter):
+    if isinstance(filter, Around):
         return mark_of(filter.filter)
     identity = getattr(filter, "_identity", None)
     if identity is None:
@@ -220,7 +220,7 @@ def _name(state: Any, number: int) -> str:
 
 def _layout(filter: Any) -> tuple[list[Any], Any, int]:
     """What `init` makes, but for marks, as shapes and types and a structure, and how many axes of accounts it has."""
-    if isinstance(filter, AroundFilter):
+    if isinstance(filter, Around):
         return _layout(filter.filter)
     kept = vars(filter).get("_layout")
     if kept is None:

@@ -21,7 +21,7 @@ from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi import RenyiFilter
 from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 from jaxacct.filters.states import filter_class
 

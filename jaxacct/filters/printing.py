@@ -34,7 +34,7 @@ def share(fraction: object) -> str:
 
 
 def printed_as(name: str, *shown: str) -> Callable[[T], T]:
-    """Makes a filter print as the function that makes it, with the properties ``shown``."""
+    """Makes a filter print as the function that makes it, with the properties ``shown``; without any, as it says."""
 
     def represent(self: object) -> str:
         try:
@@ -43,7 +43,8 @@ def printed_as(name: str, *shown: str) -> Callable[[T], T]:
             return f"{name}(...)"
 
     def wrap(cls: T) -> T:
-        cls.__repr__ = represent  # type: ignore[method-assign]
+        if shown:
+            cls.__repr__ = represent  # type: ignore[method-assign]
         cls._name = name  # type: ignore[attr-defined]
         return cls
 

@@ -18,7 +18,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.filters import amounts, marks
-from jaxacct.filters.base import AroundFilter
+from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from jaxacct import _validate
+from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import (
     Composed,
+    Gaussian,
     PoissonSampled,
     RandomAllocation,
     SampledWithoutReplacement,
@@ -30,8 +32,8 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
     CyclicPoissonSampling      `PoissonSampled`, for the steps of one group: ``iterations / cycle_length``, rounded up;
                                `TruncatedPoisson` where batches are cut, which needs ``records``
     RandomAllocationSampling   `RandomAllocation` of one epoch
-    BallsInBinsSampling        `RandomAllocation` of one epoch, ``iterations <= cycle_length``; for more there is no
-                               proven bound here, because a record keeps its bin
+    BallsInBinsSampling        `RandomAllocation` of one epoch, with the noise divided by the square root of the number
+                               of epochs: a record keeps its bin (docs/proofs/random-allocation.md); Gaussians only
     FixedBatchSampling         `SampledWithoutReplacement` or `SampledWithReplacement`; needs ``records``
     ========================== ========================================================================================
 
@@ -63,17 +65,25 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
     if name == "RandomAllocationSampling":
         return RandomAllocation(mechanism, int(strategy.iterations), int(strategy.total_participations))
     if name == "BallsInBinsSampling":
-        if strategy.iterations > strategy.cycle_length:
-            raise ValueError(
-                "strategy must be one epoch of balls in bins (iterations <= cycle_length), got "
-                f"{strategy.iterations} iterations of {strategy.cycle_length}: a record keeps its bin, and several "
-                "epochs have no proven bound here"
-            )
+        epochs = math.ceil(strategy.iterations / strategy.cycle_length)
+        if epochs > 1:
+            mechanism = _kept_bin(mechanism, epochs)
         return RandomAllocation(mechanism, int(strategy.cycle_length), 1)
     if name == "FixedBatchSampling":
         kind = SampledWithReplacement if strategy.replace else SampledWithoutReplacement
         return Composed([kind(mechanism, int(strategy.batch_size), _count(records))], [int(strategy.iterations)])
     raise ValueError(f"strategy must be one that is accounted for here, got {name}")
+
+
+def _kept_bin(mechanism: Mechanism, epochs: int) -> Gaussian:
+    """What a record that is in the same bin of every epoch does to its bin: as one step of less noise."""
+    noise = mechanism._gaussian_noise()
+    if noise is None:
+        raise ValueError(
+            f"mechanism must be a Gaussian for {epochs} epochs of balls in bins, because a record keeps its bin; "
+            f"{mechanism._name} has a bound for one epoch"
+        )
+    return Gaussian(deflated(noise / math.sqrt(epochs), 2.0**-48))
 
 
 def _count(records: int | None) -> int:

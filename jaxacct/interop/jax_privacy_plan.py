@@ -60,7 +60,8 @@ def stop_when_spent(step: int, state: Any, aux: object) -> None:
 class FilteredConfig:
     """An ``ExecutionPlanConfig`` of jax_privacy that asks a filter before every step::
 
-        plan = interop.FilteredConfig(filter=budget, schedule=training.constant(1.0, rate, 5000), expected_batch=256)
+        schedule = training.schedules.constant(1.0, rate, 5000)
+        plan = interop.FilteredConfig(filter=budget, schedule=schedule, expected_batch=256)
         trainer = jax_privacy.training.DPTrainer(config=plan, loss_fn=loss, optimizer=optax.adam(1e-3))
         try:
             state = trainer.fit((x, y), params, callback=interop.stop_when_spent)

@@ -6,8 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jaxacct import filters, mechanisms
+from jaxacct import mechanisms
+from jaxacct.filters.additive.gdp import GDPFilter
+from jaxacct.filters.additive.pure_dp import PureDPFilter
+from jaxacct.filters.additive.renyi import RenyiFilter
+from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.base import Filter, is_scalar_query
+from jaxacct.filters.odometer import Odometer
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.records import Record
 
 
@@ -29,10 +35,10 @@ def as_events(queries: Sequence[object], filter: Filter) -> Any:
 
 
 _TAKEN_FOR = {
-    filters.GDPFilter: mechanisms.GDP,
-    filters.GDPResidueFilter: mechanisms.GDP,
-    filters.PureDPFilter: mechanisms.PureDP,
-    filters.ZCDPFilter: mechanisms.ZeroConcentratedDP,
+    GDPFilter: mechanisms.GDP,
+    GDPResidueFilter: mechanisms.GDP,
+    PureDPFilter: mechanisms.PureDP,
+    ZCDPFilter: mechanisms.ZeroConcentratedDP,
 }
 
 
@@ -41,11 +47,11 @@ def _mechanism(query: Any, filter: object) -> Any:
         raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
     if not is_scalar_query(query):
         return query
-    if isinstance(filter, filters.Odometer):
+    if isinstance(filter, Odometer):
         return _mechanism(query, filter.filter)
     for kind, mechanism in _TAKEN_FOR.items():
         if isinstance(filter, kind):  # where nothing is spent: no parameter of the others is 0
             return mechanisms.PureDP(0.0) if query == 0 else mechanism(query)
-    if isinstance(filter, filters.RenyiFilter):
+    if isinstance(filter, RenyiFilter):
         return mechanisms.RenyiDP(filter.order, query)
     raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")

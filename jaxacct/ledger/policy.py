@@ -11,9 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters import ResidueFilter
 from jaxacct.filters.base import Filter
 from jaxacct.filters.marks import belongs
+from jaxacct.filters.residues.any_family import ResidueFilter
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 

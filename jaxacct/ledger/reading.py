@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct import accounting, filters
+from jaxacct import accounting
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
+from jaxacct.filters.additive.pure_dp import PureDPFilter
+from jaxacct.filters.additive.renyi_any import AnyOrderFilter
+from jaxacct.filters.additive.zcdp import ApproximateZCDPFilter
 from jaxacct.filters.base import Filter
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
 
@@ -138,16 +145,16 @@ _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 def _default_delta(budget: Filter) -> float:
     """0 for pure privacy; else 1e-5, or twice the delta that the filter itself may spend, if that is more."""
-    if isinstance(budget, filters.PureDPFilter):
+    if isinstance(budget, PureDPFilter):
         return 0.0
-    fails = {filters.GDPResidueFilter: "slack", filters.ApproximateZCDPFilter: "delta"}.get(type(budget))
+    fails = {GDPResidueFilter: "slack", ApproximateZCDPFilter: "delta"}.get(type(budget))
     return max(_DELTA, min(0.5, 2.0 * float(np.asarray(getattr(budget, fails))))) if fails else _DELTA
 
 
 def _part(budget: Filter, state: State, which: str) -> list[Value]:
     """What is ``"spent"`` or ``"remaining"``: floats, or lists of them where the filter keeps several budgets."""
     values = [np.asarray(one).tolist() for one in _tuple(getattr(budget, which)(state.value))]
-    if isinstance(budget, filters.GDPResidueFilter):
+    if isinstance(budget, GDPResidueFilter):
         rest = float(np.asarray(budget.remaining_slack(state.value)))
         values.append(rest if which == "remaining" else float(np.asarray(budget.slack)) - rest)
     return values
@@ -160,12 +167,12 @@ def _amount(budget: Filter, values: list[Value], delta: float) -> Amount:
 
 def _epsilon(budget: Any, fields: tuple[str, ...], values: list[Value], delta: float) -> float | None:
     """The epsilon of a budget of this size, ``fields`` of its guarantee; None where the filter's theorem has none."""
-    if not fields or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
+    if not fields or isinstance(values[0], list) != isinstance(budget, AnyOrderFilter):
         return None
     sizes = [np.asarray(value, np.float64) for value in values]
     if not np.any(sizes[0] > 0) and all(fails <= delta for fails in sizes[1:]):
         return 0.0
-    if isinstance(budget, filters.ApproximateGDPFilter):
+    if isinstance(budget, ApproximateGDPFilter):
         sizes = [np.sqrt(2.0 * sizes[0])]
     made = dataclasses.replace(budget.guarantee, **dict(zip(fields, sizes, strict=True)))
     return float(np.asarray(made.epsilon(delta)))
@@ -183,10 +190,10 @@ def _cost(policy: Policy, query: object, before: State, after: State, admitted: 
             spent = zip(*(_part(budget, state, "spent") for state in (after, before)), strict=True)
             pairs = [(np.asarray(new, np.float64), np.asarray(old, np.float64)) for new, old in spent]
             values = [np.maximum(new - old, 0.0).tolist() for new, old in pairs]
-            if isinstance(budget, filters.GDPResidueFilter):  # mu adds up in squares
+            if isinstance(budget, GDPResidueFilter):  # mu adds up in squares
                 new, old = pairs[0]
                 values[0] = np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
-        elif isinstance(budget, filters.PricedMenuFilter):  # of a box, prices move with what is left
+        elif isinstance(budget, MenuFilter):  # of a box, prices move with what is left
             price = int(np.asarray(budget.price(query)))
             values = [price] if price < 2**31 - 1 else None
     if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
@@ -218,15 +225,15 @@ def _fits(policy: Policy, query: object, state: State) -> bool:
 def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, others: tuple[object, ...]) -> str:
     if cost is not None:
         said = f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
-        asymptotic = isinstance(budget, filters.ApproximateGDPFilter)
+        asymptotic = isinstance(budget, ApproximateGDPFilter)
         return said + "; a ledger does not clip contributions to what fits" * asymptotic
-    if isinstance(budget, filters.GDPResidueFilter):
+    if isinstance(budget, GDPResidueFilter):
         none = float(np.asarray(budget.slack)) == 0.0
         return (
             f"after it no residue of the budget is certain{' with so little left' if others else ''}: its loss may "
             "exceed what is left" + ", or have a tail that only a slack covers, and this filter has none" * none
         )
-    if isinstance(budget, filters.PricedBoxFilter):
+    if isinstance(budget, SampledGaussianFilter):
         with reproducible():
             fits = bool(budget.update(query, budget.init())[0])
         if fits:

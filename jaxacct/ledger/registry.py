@@ -10,13 +10,21 @@ from jaxacct import mechanisms
 
 _MODULES = {
     "jaxacct.mechanisms": " ".join(mechanisms.__all__),
-    "jaxacct.filters": (
-        "AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter NaturalFilter Odometer "
-        "Prepared PricedBoxFilter PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
-    ),
+    "jaxacct.filters.additive.approximate_gdp": "ApproximateGDPFilter",
+    "jaxacct.filters.additive.gdp": "GDPFilter",
+    "jaxacct.filters.additive.pure_dp": "PureDPFilter",
+    "jaxacct.filters.additive.renyi": "RenyiFilter",
+    "jaxacct.filters.additive.renyi_any": "AnyOrderFilter",
+    "jaxacct.filters.additive.zcdp": "ApproximateZCDPFilter ZCDPFilter",
+    "jaxacct.filters.odometer": "Odometer",
+    "jaxacct.filters.prices.menu": "MenuFilter",
+    "jaxacct.filters.prices.sampled_gaussian_filter": "SampledGaussianFilter",
+    "jaxacct.filters.residues.gdp_residue": "GDPResidueFilter",
+    "jaxacct.filters.residues.natural": "NaturalFilter _Declared",
+    "jaxacct.filters.residues.prepare": "Prepared",
+    "jaxacct.filters.residues.undeclared": "UndeclaredNaturalFilter",
     "jaxacct.adversary.filters.additive_profile": "AdditiveProfileFilter",
     "jaxacct.adversary.filters.natural_approximate_dp": "NaturalApproximateDPFilter",
-    "jaxacct.filters.residues.natural": "_Declared",
     "jaxacct.losses.grids.grid": "LossGrid",
     "jaxacct.losses.curves.pld": "PLD",
     "jaxacct.losses.curves.profile": "PrivacyProfile",

@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.accounting.queries import Bounds, epsilon
 from jaxacct.mechanisms import Gaussian
-from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.plotting._style import axes_for, band, finish, next_style
+from jaxacct.training.samplings import SAMPLINGS, batches_of_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def sampler_costs(
         records: in the data set.
         epochs: number of epochs.
         delta: in (0, 1).
-        names: which samplings of :func:`jaxacct.training.plan_sampled_budget`, and ``"everyone knows"`` (nothing is
+        names: which samplings of :func:`jaxacct.training.plan_budget`, and ``"everyone knows"`` (nothing is
             hidden). "replacement" takes the longest and has to be asked for.
 
     Returns:
@@ -53,8 +53,8 @@ def sampler_costs(
     def cost(name: str) -> Bounds:
         if name == KNOWN:
             return epsilon(Gaussian(sigma), delta, steps=epochs)
-        run = on_batches(name, sigma, 1.0 / batches, records)
-        return epsilon(run, delta, steps=batches // steps_of_a_run(name, 1.0 / batches) * epochs)
+        run = SAMPLINGS[name].make(sigma, 1.0 / batches, records, None)
+        return epsilon(run, delta, steps=batches // batches_of_run(name, 1.0 / batches) * epochs)
 
     return {name: cost(name) for name in names}
 

@@ -41,12 +41,13 @@ from jaxacct.training.checks import Tree
 from jaxacct.training.cpu_forms import in_cpu_form
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
+from jaxacct.training.release import noisy_gradient
 from jaxacct.training.sampling import lanes_of, over_pieces, poisson_sample, sample_pieces
 from jaxacct.training.schedules import least_float32, step_mechanism
-from jaxacct.training.step import noisy_gradient, updated
+from jaxacct.training.step import updated
 
 if TYPE_CHECKING:
-    from jaxacct.training.demo.models import Functional
+    from jaxacct.training.demo.models import Network
 
 _State: TypeAlias = tuple[optax.Params, optax.OptState]
 
@@ -132,7 +133,7 @@ def divided(key: jax.Array, examples: Tree, share: float) -> tuple[Tree, Tree]:
 
 
 def fit_until_accurate(
-    model: Functional,
+    model: Network,
     optimizer: optax.GradientTransformation,
     rounds: Rounds,
     train: tuple[ArrayLike, ArrayLike],

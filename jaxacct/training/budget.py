@@ -1,25 +1,26 @@
-"""Plans a run's budget: the filter for (epsilon, delta), and the least noise with which the planned steps fit it."""
+"""`plan_budget`: the filter for (epsilon, delta), and the least noise with which the planned steps fit it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
+from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.training.batches_budget import plan_batches
+from jaxacct.training.samplers import Sampler
+from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
-
-if TYPE_CHECKING:
-    from jaxacct.training.samplers import Sampler
 
 Progress: TypeAlias = Callable[[int, int], object] | None
 
-FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp")
+FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
@@ -32,7 +33,7 @@ class Budget(NamedTuple):
         filter: from :mod:`jaxacct.filters`.
         schedule: its plan fits the filter; an adaptive schedule may leave the plan, never the filter.
         unit: the unit of the filter's ``spent``.
-        sampler: of :func:`jaxacct.training.make_sampled_step`, whose mechanism the filter is asked with; None where the
+        sampler: for :func:`jaxacct.training.make_step`, whose mechanism the filter is asked with; None where the
             schedule says what is asked.
     """
 
@@ -50,32 +51,51 @@ def plan_budget(
     delta: float,
     steps: int,
     rate: float,
+    sampling: str = "poisson",
+    size: int | None = None,
+    largest: int | None = None,
+    physical_batch: int = 256,
     progress: Progress = None,
 ) -> Budget:
     """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
 
-    Everything here is decided before training and from public numbers, the Rényi order included.
+    Everything here is decided before training and from public numbers, the Rényi order included. The filter "menu"
+    comes with a sampler, and is asked with its mechanism.
 
     Args:
         filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
-            looser bound), "gdp" (everyone in every step, rate 1) or "approximate_gdp" (asymptotic only). ``-`` may
-            stand for ``_``.
-        schedule: "constant", "warmup-decay" or "adaptive".
-        epsilon: target, > 0.
+            looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only) or "menu" (a
+            bound for ``sampling`` and constant noise). ``-`` may stand for ``_``, here and below.
+        schedule: "constant", "warmup_decay" or "adaptive".
+        epsilon: target, > 0, for `add_or_remove`.
         delta: in (0, 1).
-        steps: planned number of steps.
-        rate: sampling rate in (0, 1].
+        steps: planned number of steps; rounded up to whole epochs where batches are drawn by the epoch.
+        rate: sampling rate, or expected batch size over ``size``, in (0, 1].
+        sampling: how batches are drawn, one of `training.samplings.SAMPLINGS`; all but "poisson" are for "menu".
+        size: number of examples, public; for "menu" only.
+        largest: most examples in a batch of "truncated"; without it 6 standard deviations above the expected size.
+        physical_batch: most examples of a sampler's batch in memory at once.
         progress: called as ``progress(done, total)`` while the table of "sampled_gaussian" is computed: seconds, once.
 
     Raises:
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
-    filter = canonical(filter)
+    filter, schedule = canonical(filter), canonical(schedule)
     _validate.one_of(FILTERS, filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)
     _validate.number(_validate.probability, delta=delta)
     check_plan(1.0, rate, steps)
+    _validate.one_of(tuple(SAMPLINGS), sampling=sampling)
+    if filter == "menu":
+        if schedule != "constant":
+            raise ValueError(f"schedule must be 'constant' for the filter 'menu', got {schedule!r}")
+        asked = float(epsilon), float(delta), int(steps), float(rate)
+        sampler, least, count = plan_batches(sampling, *asked, size, largest, physical_batch)
+        return Budget(least, sampler.schedule(count), "units", sampler)
+    for name, value, only in (("sampling", sampling, "poisson"), ("size", size, None), ("largest", largest, None)):
+        if value != only:
+            raise ValueError(f"{name} is for the filter 'menu', got {value!r:.200} with {filter!r}")
 
     def planned(sigma: float) -> Schedule:
         return SCHEDULES[schedule](sigma, rate, steps)
@@ -166,7 +186,7 @@ def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -
     rough = _least_noise(planned, within(coarse), epsilon, precision=1e-2)
     # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
     # more noise.
-    whole = [order for order in filters.ORDERS if order == int(order)]
+    whole = [order for order in ORDERS if order == int(order)]
     order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
     chosen = _least_noise(planned, within([order]), epsilon)
     return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")

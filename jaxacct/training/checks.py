@@ -40,7 +40,7 @@ def mask(value: ArrayLike) -> jax.Array:
     _validate.numbers(mask=value)
     if np.ndim(value) != 1 or not np.shape(value)[0]:
         raise ValueError(f"mask must have shape (size,), got {np.shape(value)}")
-    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
+    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0).astype(bool)
 
 
 def key(**named: object) -> None:
@@ -93,19 +93,29 @@ def per_example(gradients: object, like: object, batch: int) -> None:
         raise ValueError(f"gradients must be a tree of shapes {wanted}, got {found[1]} in {found[0]!r:.200}")
 
 
-def losses(loss: Loss[Params]) -> Loss[Params]:
-    """``loss``, with its results checked to be one real number each."""
+def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, Any], Any]:
+    """``loss``, with its results checked to be one real number each, with ``has_aux`` beside something else."""
     _validate.function(loss=loss)
+    _validate.truth(has_aux=has_aux)
 
-    def checked(params: Params, example: object) -> jax.Array:
-        value = loss(params, example)
+    def checked(params: Params, example: object) -> Any:
+        value: Any = loss(params, example)
+        if has_aux and not (isinstance(value, tuple) and len(value) == 2):
+            raise ValueError(f"loss must return a pair (loss, aux) with has_aux, got {_validate.shown(value)}")
+        value, aux = value if has_aux else (value, None)
         _validate.real_arrays(loss=value)
-        leaves = jax.tree.leaves(value)
-        if len(leaves) != 1 or leaves[0] is not value or np.ndim(value):
+        if not jax.tree_util.all_leaves([value]) or np.ndim(value):
             raise ValueError(f"loss must return one real number for one example, got {_validate.shown(value)}")
-        return jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
+        value = jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
+        return (value, aux) if has_aux else value
 
     return checked
+
+
+def scalar_loss(loss: Loss[Params], has_aux: bool = False) -> Loss[Params]:
+    """``loss`` checked as by `losses`, without what ``has_aux`` says to be beside it."""
+    checked = losses(loss, has_aux)
+    return (lambda params, example: checked(params, example)[0]) if has_aux else checked
 
 
 def labels(scores: jax.Array, y: jax.Array) -> None:

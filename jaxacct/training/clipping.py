@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,8 +43,10 @@ def global_norm(tree: object) -> jax.Array:
     return jnp.sqrt(jnp.sum(squares)) / scale
 
 
-def per_example_gradients(loss: Loss[Params], params: Params, examples: object) -> Params:
+def per_example_gradients(loss: Loss[Params], params: Params, examples: object, *, has_aux: bool = False) -> Any:
     """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
+
+    Private, as what ``has_aux`` adds is: ``(gradients, aux)``, with a leading axis of the batch in ``aux`` too.
 
     Args:
         loss: maps parameters and *one* example (no batch axis) to a scalar. It sees one example only, so a
@@ -51,13 +54,14 @@ def per_example_gradients(loss: Loss[Params], params: Params, examples: object) 
             by accident.
         params: pytree of float arrays.
         examples: pytree of arrays with a leading batch axis.
+        has_aux: the loss returns ``(loss, aux)``.
 
     Raises:
         ValueError: parameters that are not floating point, examples of different lengths, a loss that is no scalar.
     """
     _check.floats(params=params)
     _check.rows(examples=examples)
-    gradients = jax.vmap(jax.grad(_check.losses(loss)), in_axes=(None, 0))
+    gradients = jax.vmap(jax.grad(_check.losses(loss, has_aux), has_aux=has_aux), in_axes=(None, 0))
     return in_cpu_form(gradients)(params, examples)
 
 

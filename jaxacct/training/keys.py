@@ -42,10 +42,14 @@ class StepKeys(NamedTuple):
     Attributes:
         sampling: key of the step's coins.
         noise: key of the step's noise.
+        run: root of the run's coins, from which a sampler draws the batches of an epoch together.
+        number: () uint32, number of the step.
     """
 
     sampling: jax.Array
     noise: jax.Array
+    run: jax.Array
+    number: jax.Array
 
     def __repr__(self) -> str:
         return "StepKeys(secret)"
@@ -123,7 +127,8 @@ def step_keys(keys: RootKeys, step: ArrayLike) -> StepKeys:
         if number.dtype.kind not in "iu" or not 0 <= int(number) < 2**32:
             raise ValueError(f"step must be a whole number from 0 to 2**32 - 1, got {step!r:.200}")
         step = np.uint32(number)
-    return StepKeys(*(jax.random.fold_in(root, step) for root in keys))
+    sampling, noise = (jax.random.fold_in(root, step) for root in keys)
+    return StepKeys(sampling, noise, keys.sampling, jnp.asarray(step, jnp.uint32))
 
 
 def check_roots(keys: object) -> None:
@@ -156,12 +161,13 @@ def check_key(key: object) -> None:
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
-    if not all(_validate.is_key(key) for key in keys):
-        raise ValueError(f"keys must be {kind.__name__} of two typed scalar PRNG keys, got other values: {instead}")
-    for found in map(jax.random.key_impl, keys):
+    held: Any = keys
+    if not all(_validate.is_key(key) for key in held[:3]) or any(map(np.ndim, held[3:])):
+        raise ValueError(f"keys must be {kind.__name__} of typed scalar PRNG keys, got other values: {instead}")
+    for found in map(jax.random.key_impl, held[:3]):
         if found not in _GENERATORS:
             raise ValueError(f"keys must be {kind.__name__} of the generator {_NAMES}, got {found}: {_WHY}; {instead}")
-    if _is_same(*keys):
+    if _is_same(held[0], held[1]):
         raise ValueError(
             f"keys must be {kind.__name__} of two different keys, got one twice: its noise would tell the coins; "
             f"{instead}"

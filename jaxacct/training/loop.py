@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,10 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
-from jaxacct.training.state import StepReport, TrainState, with_accuracy
+from jaxacct.training.state import StepReport, TrainState
+
+if TYPE_CHECKING:
+    from jaxacct.training.durable_runs.run import DurableRun
 
 
 class StepRecord(NamedTuple):
@@ -46,7 +49,7 @@ class StepRecord(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
+class FitResult:
     """The result of a training run.
 
     Attributes:
@@ -64,14 +67,6 @@ class Outcome:
     attempts: int = 1
 
 
-class History(Protocol):
-    """What `fit` asks of a run that may be a resumed one: a ``DurableRun``."""
-
-    attempt: int
-    records: list[StepRecord]
-    evaluations: list[tuple[int, float]]
-
-
 def fit(
     step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
     state: TrainState,
@@ -82,8 +77,8 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: History | None = None,
-) -> Outcome:
+    before: DurableRun | None = None,
+) -> FitResult:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
     Args:
@@ -144,7 +139,7 @@ def fit(
         if number % evaluate_every == 0:
             latest = measured(state)
             evaluations.append((number, latest))
-            state = with_accuracy(state, latest)
+            state = state.with_accuracy(latest)
         on_step(records[-1], latest)
         if bool(state.halted):
             stopped = "budget spent"
@@ -152,7 +147,7 @@ def fit(
     reached = int(state.step)
     if evaluations[-1][0] != reached:
         evaluations.append((reached, measured(state)))
-    return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
+    return FitResult(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
 def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[Any], float]:

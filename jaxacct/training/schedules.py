@@ -15,6 +15,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
+__all__ = ["ReleasedValues", "Schedule", "adaptive", "constant", "warmup_decay"]
+
 _STAIRS = 16
 
 
@@ -24,8 +26,8 @@ class ReleasedValues(NamedTuple):
     Attributes:
         gradient_norm: () float32, norm of the last noisy, averaged gradient (0 before the first step).
         noise_norm: () float32, what that norm would be of the noise alone (0 before the first step).
-        accuracy: () float32, accuracy of the parameters on held-out data declared public (NaN before the
-            first evaluation).
+        accuracy: () float32, accuracy of the parameters on held-out data declared public; -1 before the first
+            evaluation.
         evaluations: () int32, how often the accuracy has been measured.
     """
 
@@ -37,7 +39,7 @@ class ReleasedValues(NamedTuple):
     @classmethod
     def nothing(cls) -> ReleasedValues:
         """Before the first step."""
-        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
+        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(-1.0), jnp.int32(0))
 
     def with_accuracy(self, accuracy: ArrayLike) -> ReleasedValues:
         """After one more evaluation."""
@@ -199,4 +201,4 @@ def least_float32(sigma: float) -> float:
     return float(rounded if float(rounded) >= sigma else np.nextafter(rounded, np.float32(np.inf)))
 
 
-SCHEDULES = {"constant": constant, "warmup-decay": warmup_decay, "adaptive": adaptive}
+SCHEDULES = {"constant": constant, "warmup_decay": warmup_decay, "adaptive": adaptive}

@@ -15,7 +15,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
-from jaxacct.training.checks import Tree
 
 AXIS = "examples"
 
@@ -69,13 +68,6 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None) -> Sharde
         return jax.device_put(np.pad(leaf, padding), NamedSharding(mesh, P(AXIS)))
 
     return dataclasses.replace(found, rows=jax.tree.map(spread, data))
-
-
-def replicate(tree: Tree, examples: ShardedExamples) -> Tree:
-    """``tree`` (a train state, say) on every device of ``examples``, so that the first step compiles as the others."""
-    _validate.instance(ShardedExamples, examples=examples)
-    _validate.arrays(tree=tree)
-    return jax.device_put(tree, NamedSharding(examples.mesh, P()))
 
 
 def number_of(data: object) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,19 +10,20 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters import Filter
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import RootKeys, check_roots
 from jaxacct.training.schedules import ReleasedValues, Schedule
 
 
 class TrainState(NamedTuple):
-    """Everything a run carries, as a pytree. Each part is a release or independent of the data (keys aside).
+    """Everything a run carries, as a pytree. Each part is a release or independent of the data (keys aside, and the
+    accounts of a per-example filter).
 
     Attributes:
         params: pytree of float32 parameters.
         opt_state: the optimiser's state.
-        filter_state: the filter's state.
+        filter_state: the filter's state; of a per-example filter *as private as the data*: never publish it, nor
+            anything computed from it.
         schedule_state: the schedule's state.
         released: what the schedule may look at.
         keys: roots of the private randomness; whoever has them can remove the noise.
@@ -43,6 +43,11 @@ class TrainState(NamedTuple):
     halted: jax.Array
     run: jax.Array
 
+    def with_accuracy(self, accuracy: ArrayLike) -> TrainState:
+        """This state with a new held-out accuracy for the schedule to see. The held-out data must be public."""
+        _validate.number(accuracy=accuracy)
+        return self._replace(released=self.released.with_accuracy(accuracy))
+
 
 class StepReport(NamedTuple):
     """The public report of one step, all scalars; nothing here is an un-noised statistic of private data.
@@ -54,8 +59,9 @@ class StepReport(NamedTuple):
         clip_scale: float32 in (0, 1]: the factor on the clip norm (below 1 only in a last, clipped step),
             so that the step's noise multiplier relative to its sensitivity is sigma / clip_scale.
         gradient_norm: float32, norm of the noisy averaged gradient (0 if refused).
-        spent: the filter's spent budget after the step, in the filter's unit.
-        budget_left: share of the filter's budget that is left after the step, in [0, 1].
+        spent: the filter's spent budget after the step, in the filter's unit; -1 where every example has its own.
+        budget_left: share of the filter's budget that is left after the step, in [0, 1]; -1 where every example has its
+            own, which is private.
         foreign: bool; True where the step was refused because its state is of another filter or another sampler.
     """
 
@@ -83,22 +89,8 @@ class Proposal(NamedTuple):
     schedule_state: Any
 
 
-class SplitStep(NamedTuple):
-    """A step in its two halves, so that a charge can be made durable between them.
-
-    Attributes:
-        ask: jitted ``ask(state, size) -> Proposal`` for ``size`` examples (static); touches no data.
-        take: jitted ``take(state, proposal, data) -> (state, report)``; runs the step if it was admitted.
-        adaptive: whether ``ask`` looks at releases, so that a step cannot be asked for before the one before it ran.
-    """
-
-    ask: Callable[[TrainState, int], Proposal]
-    take: Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]
-    adaptive: bool
-
-
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: RootKeys
+    params: Any, optimizer: optax.GradientTransformation, filter: Any, schedule: Schedule, keys: RootKeys
 ) -> TrainState:
     """The state before the first step. ``params`` must not have been fitted to the private data.
 
@@ -122,10 +114,3 @@ def init_state(
     )
     # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
-
-
-def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
-    """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
-    _validate.instance(TrainState, state=state)
-    _validate.number(accuracy=accuracy)
-    return state._replace(released=state.released.with_accuracy(accuracy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,219 +10,183 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.amounts import outward
 from jaxacct.filters.described import word_of
-from jaxacct.filters.marks import belongs
+from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
-from jaxacct.training.checks import Loss, Params
-from jaxacct.training.clipping import clipped_gradient_sum, global_norm
-from jaxacct.training.keys import StepKeys, check_step_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, check_sigma, noise_length, usable_sigma
-from jaxacct.training.sampling import poisson_sample
+from jaxacct.training.accounts import charged, gradient_norms, pays_for_each
+from jaxacct.training.checks import Loss
+from jaxacct.training.clipping import global_norm
+from jaxacct.training.keys import step_keys
+from jaxacct.training.noise import noise_length, usable_sigma
+from jaxacct.training.release import check_sampler, noisy_gradient
+from jaxacct.training.samplers import Sampler
 from jaxacct.training.schedules import Schedule
+from jaxacct.training.selection import select
 from jaxacct.training.sharding import number_of
-from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
+from jaxacct.training.state import Proposal, StepReport, TrainState
 
 _COINS = np.uint32(word_of("a coin for each example in each step"))
 
 
-def noisy_gradient(
-    loss: Loss[Params],
-    params: Params,
-    data: object,
-    keys: StepKeys,
-    *,
-    sigma: ArrayLike,
-    rate: ArrayLike,
-    clip_norm: ArrayLike,
-    clip_scale: ArrayLike = 1.0,
-    physical_batch: int = 256,
-    full_batch: bool = False,
-    size: int | None = None,
-) -> Params:
-    """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
+@dataclasses.dataclass(frozen=True, eq=False)
+class Step:
+    """A step, called as ``step(state, data) -> (state, report)``; and its two halves, for a `durable_run`.
 
-    The divisor is the *expected* size of the sample, never the realised one, which is private.
-
-    Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
-        params: pytree of float arrays.
-        data: pytree of arrays (size, ...), or :func:`jaxacct.training.shard_examples` of it.
-        keys: this step's keys, from :func:`jaxacct.training.step_keys`; never the roots, which repeat themselves.
-        sigma: noise multiplier: the noise has standard deviation sigma * clip_norm, or a float32 rounding more: no
-            less than a filter charges for that number, however it came into the program.
-        rate: probability of each example to take part, in (0, 1], or a rounding less.
-        clip_norm: L2 bound C of each example's gradient, in [1e-12, 1e12].
-        clip_scale: factor in [0, 1] on that bound, not on the noise.
-        physical_batch: most per-example gradients in memory at once (on each device), static.
-        full_batch: everyone takes part and no coins are thrown, static; ``rate`` is 1 then.
-        size: a public number of examples, static. The default is the number in ``data``, which is then public: adding
-            or removing an example changes it.
-
-    Returns:
-        A pytree like ``params``, float32; NaN where a traced number is out of range.
-
-    Raises:
-        ValueError: roots for keys, parameters that are not floating point, data of different lengths, a loss that is no
-            scalar, concrete numbers that are none or out of range.
+    Attributes:
+        whole: jitted; what a call runs.
+        ask: jitted ``ask(state, size) -> Proposal`` for ``size`` examples (static); touches no data.
+        take: jitted ``take(state, proposal, data) -> (state, report)``; runs the step if it was admitted. Only for a
+            proposal that ``ask`` made for that very state, which is not checked.
+        adaptive: whether ``ask`` looks at releases, so that a step cannot be asked for before the one before it ran.
+        unkept: why a journal cannot hold its charges; empty where one can.
     """
-    check_step_keys(keys)
-    _validate.truth(full_batch=full_batch)
-    count = number_of(data)
-    size = count if size is None else size
-    _validate.whole(size=size)
-    _check.clip_norms(clip_norm=clip_norm)
-    _validate.number(_validate.rate, clip_scale=clip_scale)
-    check_sigma(sigma, count)
-    _validate.number(_validate.positive, _validate.rate, rate=rate)
-    if full_batch and not _validate.is_traced(rate) and float(np.asarray(rate)) != 1:
-        raise ValueError(f"rate must be 1 with full_batch, where everyone takes part, got {rate!r:.200}")
-    coins, places = jax.random.split(keys.sampling)
-    mask = jnp.ones(count, bool) if full_batch else poisson_sample(coins, count, rate)
-    total = clipped_gradient_sum(
-        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch, key=places
-    )
-    release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-    rate = jnp.asarray(1.0 if full_batch else rate, jnp.float32)
-    expected = jnp.where((rate > 0) & (rate <= 1), rate, jnp.nan) * jnp.float32(size)
-    return jax.tree.map(lambda leaf: leaf / expected, release)
+
+    whole: Callable[[TrainState, object], tuple[TrainState, StepReport]]
+    ask: Callable[[TrainState, int], Proposal]
+    take: Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]
+    adaptive: bool
+    unkept: str
+
+    def __call__(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
+        """The state after the step, and its report."""
+        return self.whole(state, data)
 
 
 def make_step(
     loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Filter | None,
+    filter: Any,
     schedule: Schedule,
     *,
     clip_norm: float,
+    sampler: Sampler | None = None,
+    accounts: Callable[[Any, Any], jax.Array] | None = None,
+    has_aux: bool = False,
     physical_batch: int = 256,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
+) -> Step:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
     Only if the filter admits the step are examples sampled, gradients clipped and noised, and parameters moved.
 
     The query that the filter is charged with is built here from the very float32 numbers that the step is then
     given. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
-    ``halted``; a halted run admits nothing any more. A state of another filter, or of a `make_sampled_step`, is
-    refused as it is, with ``report.foreign``. A filter with an ``update_clipped(query, state)`` method
+    ``halted``; a halted run admits nothing any more. A filter with an ``update_clipped(query, state)`` method
     (approximate GDP, Algorithm 2 of the f-DP filters paper) may shrink the clip norm of one last step to
     what the budget still pays for; that step is released and is the last.
 
+    *With a sampler* the filter is asked at the first step of every run of its mechanism: before each batch, or once an
+    epoch of `RandomAllocation` and `Shuffled`, which is then paid for as a whole.
+
+    *With a per-example filter* every example's gradient norm at the current parameters is charged to its own account,
+    sampled or not, and its gradient is clipped to what was charged. An example with no budget left contributes exactly
+    nothing, and no step is refused but one of numbers out of range. ``state.filter_state`` is then as private as the
+    data. ``data`` has one row for each account; rows that stand for nobody may be added, of a gradient that is 0.
+
+    A state goes on under the filter and the sampler that it began with: under others every step is refused, with
+    ``report.foreign``, and the state stays as it is. To change them, begin with new keys and the old account:
+    ``init_state(...)._replace(filter_state=state.filter_state)``, or what `jaxacct.filters.lower_budget` makes of it.
+
     Args:
-        loss, clip_norm, physical_batch, size: as in :func:`noisy_gradient`.
+        loss, clip_norm, physical_batch, size, has_aux: as in :func:`jaxacct.training.noisy_gradient`. With a
+            per-example filter ``size`` is by default the number of its accounts.
         optimizer: any optax transformation; it sees noisy gradients only.
-        filter: an object with the protocol of :mod:`jaxacct.filters`; ``None`` accounts for nothing
-            (benchmarks).
-        schedule: from :mod:`jaxacct.training.schedules`.
+        filter: an object with the protocol of :mod:`jaxacct.filters`, or a per-example filter.
+        schedule: from :mod:`jaxacct.training.schedules`; with a sampler ``sampler.schedule(steps)``.
+        sampler: from :func:`jaxacct.training.sampler`: draws the batches. Without one everyone throws a coin.
+        accounts: ``accounts(params, data)``, (size,): the gradient norms that a per-example filter charges; by default
+            ``gradient_norms``, example by example. Too small a value clips that gradient, too large a one overcharges.
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
 
     Raises:
-        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
+        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1; a schedule of other
+            noise than the sampler's; ``accounts`` or a sampler that do not go with the filter.
     """
-    return joined(_halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size), donate)
-
-
-def make_split_step(
-    loss: Loss,
-    optimizer: optax.GradientTransformation,
-    filter: Filter,
-    schedule: Schedule,
-    *,
-    clip_norm: float,
-    physical_batch: int = 256,
-    donate: bool = False,
-    size: int | None = None,
-) -> SplitStep:
-    """The step of :func:`make_step` in two halves, for :func:`jaxacct.training.durable_run`.
-
-    Arguments and errors as in :func:`make_step`. Call ``take`` only with a proposal that ``ask`` made for that very
-    state: ``take`` does not check it.
-    """
-    _validate.truth(donate=donate)
-    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
-    return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
-
-
-def _halves(
-    loss: Loss,
-    optimizer: optax.GradientTransformation,
-    filter: Filter | None,
-    schedule: Schedule,
-    clip_norm: float,
-    physical_batch: int,
-    size: int | None,
-) -> SplitStep:
-    """The halves of a step, not compiled."""
-    loss = _check.losses(loss)
+    loss = _check.scalar_loss(loss, has_aux)
     _validate.methods("init", "update", optimizer=optimizer)
-    if filter is not None:
-        _validate.methods("init", "update", "spent", "fraction", filter=filter)
+    _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
+    _validate.truth(donate=donate)
+    each = pays_for_each(filter)
+    if accounts is not None:
+        _validate.function(accounts=accounts)
+        _validate.methods("bounds", filter=filter)  # which has an account for each example
+    size = getattr(filter, "examples", None) if each and size is None else size
     if size is not None:
         _validate.whole(size=size)
+    if sampler is not None:
+        _check_sampled(sampler, schedule, each)
+    # With a sampler, of the filter too: another one's fresh account has not paid for the epoch that batches are from.
+    mark, epoch = (_COINS, 1) if sampler is None else (_mark(sampler, filter), sampler.steps)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
-        admitted, charged, scale = ask_clipped(filter, schedule.query(sigma, rate), state.filter_state)
-        # Coins of one step each: nothing is left from a run that a state without a mark was paid for.
-        own = belongs(filter, state.filter_state) & ((state.run == _COINS) | (state.run == 0))
-        admitted = admitted & own & ~state.halted & usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
-        charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
-        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget_of(filter, charged), ~own)
-        return Proposal(report, charged, schedule_state)
+        usable = usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
+        # What an epoch was not paid for is not drawn, and coins of one step each leave nothing unpaid behind.
+        first = state.step % epoch == 0
+        own = belongs(filter, state.filter_state) & ((state.run == mark) | ((state.run == 0) & first))
+        if each:
+            fits, after, scale = jnp.bool_(True), state.filter_state, jnp.float32(1.0)
+        else:
+            query = schedule.query(sigma, rate) if sampler is None else sampler.query(filter)
+            fits, after, scale = ask_clipped(filter, query, state.filter_state)
+        admitted = own & usable & ~state.halted & (~first | fits)
+        after = select(first & admitted, after, state.filter_state)
+        budget = (jnp.float32(-1.0), jnp.float32(-1.0)) if each else budget_of(filter, after)
+        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, ~own)
+        return Proposal(report, after, schedule_state)
 
-    def mean(state: TrainState, report: StepReport, data: object) -> Any:
-        return noisy_gradient(
+    def move(state: TrainState, proposal: Proposal, data: object) -> tuple[Any, Any]:
+        """The noisy average gradient, and the filter's state."""
+        report, keys = proposal.report, step_keys(state.keys, state.step)
+        if sampler is not None:
+            gradient = noisy_gradient(loss, state.params, data, keys, clip_norm=clip_norm, sampler=sampler)
+            return gradient, proposal.filter_state
+        after, scale = proposal.filter_state, report.clip_scale
+        if each:
+            norms = accounts or (lambda p, d: gradient_norms(loss, p, d, physical_batch=physical_batch))
+            query, rows = schedule.query(report.sigma, report.rate), number_of(data)
+            after, scale = charged(filter, query, lambda: norms(state.params, data), clip_norm, after, rows)
+        gradient = noisy_gradient(
             loss,
             state.params,
             data,
-            step_keys(state.keys, state.step),
+            keys,
             sigma=report.sigma,
             rate=report.rate,
             clip_norm=clip_norm,
-            clip_scale=report.clip_scale,
+            clip_scale=scale,
             physical_batch=physical_batch,
             full_batch=schedule.full_batch,
             size=size,
         )
-
-    return SplitStep(ask, taking(optimizer, mean, clip_norm, _COINS, size), schedule.is_adaptive)
-
-
-def taking(
-    optimizer: optax.GradientTransformation,
-    mean: Callable[[TrainState, StepReport, object], Any],
-    clip_norm: float,
-    mark: np.uint32,
-    public: int | None = None,
-) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
-    """The ``take`` of a `SplitStep` that moves along ``mean(state, report, data)``, the noisy average gradient.
-
-    ``mark`` is of what draws the batches.
-    """
+        return gradient, after
 
     def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
-        size = number_of(data) if public is None else public
-        report = proposal.report
+        if sampler is not None:
+            check_sampler(sampler, data)
+        rows, report = number_of(data), proposal.report
+        if each and rows != (held := getattr(filter, "examples", rows)):
+            raise ValueError(f"data must hold one row for each of the filter's {held} accounts, got {rows} rows")
+        public = rows if size is None else size
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            gradient = mean(state, report, data)
+            gradient, after = move(state, proposal, data)
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
-            noise_norm = noise_length(state.params, report.sigma, report.rate, clip_norm, size)
+            noise_norm = noise_length(state.params, report.sigma, report.rate, clip_norm, public)
             moved = state._replace(
                 params=params,
                 opt_state=opt_state,
-                filter_state=proposal.filter_state,
+                filter_state=after,
                 schedule_state=proposal.schedule_state,
                 released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
                 step=state.step + 1,
@@ -236,17 +201,37 @@ def taking(
         state, norm = jax.lax.cond(report.admitted, run, refuse, state)
         return state, report._replace(gradient_norm=norm)
 
-    return take
+    def whole(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
+        return take(state, ask(state, number_of(data)), data)
+
+    unkept = "accounts of each example are private, and a journal would hold them" if each else ""
+    if epoch > 1:
+        unkept = "a resumed run would draw the batches of an epoch that was begun a second time"
+    given = (0,) if donate else ()
+    return Step(
+        jax.jit(whole, donate_argnums=given),
+        jax.jit(ask, static_argnums=1),
+        jax.jit(take, donate_argnums=given),
+        schedule.is_adaptive,
+        unkept,
+    )
 
 
-def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
-    """The two halves as one jitted ``step(state, data) -> (state, report)``."""
-    _validate.truth(donate=donate)
+def _check_sampled(sampler: Sampler, schedule: Schedule, each: bool) -> None:
+    _validate.instance(Sampler, sampler=sampler)
+    if each:
+        raise ValueError("sampler must be left out for a filter with an account for each example: they throw coins")
+    wanted = sampler.schedule(1).levels
+    if schedule.levels != wanted:
+        raise ValueError(
+            f"schedule must have the sampler's noise and rate, {wanted[0]}, in every step, got "
+            f"{schedule.levels!r:.200}: pass sampler.schedule(steps)"
+        )
 
-    def step(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
-        return split.take(state, split.ask(state, number_of(data)), data)
 
-    return jax.jit(step, donate_argnums=(0,) if donate else ())
+def _mark(sampler: Sampler, filter: Any) -> np.uint32:
+    paid = mark_of(filter)
+    return hashed(word_of((sampler.mechanism, sampler.size)), [] if paid is None else [row_of(paid)])
 
 
 def updated(
@@ -258,13 +243,11 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_clipped(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
     """
-    if filter is None:
-        return jnp.bool_(True), state, jnp.float32(1.0)
     clipped = getattr(filter, "update_clipped", None)
     if clipped is None:
         admitted, state = filter.update(query, state)
@@ -276,9 +259,7 @@ def ask_clipped(filter: Filter | None, query: Mechanism, state: Any) -> tuple[ja
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def budget_of(filter: Filter | None, state: object) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter, state: object) -> tuple[jax.Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
-    if filter is None:
-        return jnp.float32(0.0), jnp.float32(1.0)
     left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)
     return filter.spent(state), jnp.clip(left, 0.0, 1.0)

@@ -37,7 +37,7 @@ class Network(nnx.Module):
         return self.output(nnx.relu(self.hidden(x.reshape(len(x), -1))))
 
 
-def schedule_of(sigma: float, rate: float, most: int) -> training.Schedule:
+def schedule_of(sigma: float, rate: float, most: int) -> training.schedules.Schedule:
     """Noise multiplier 1.5 sigma while the noisy gradient is longer than twice its noise, then sigma."""
     levels = tuple((float(np.float32(level)), float(np.float32(rate))) for level in (1.5 * sigma, sigma))
 
@@ -45,12 +45,12 @@ def schedule_of(sigma: float, rate: float, most: int) -> training.Schedule:
         long = released.gradient_norm > 2.0 * released.noise_norm
         return jnp.where(long, levels[0][0], levels[1][0]), jnp.float32(rate), state
 
-    return training.Schedule(lambda: (), propose, ((levels[1][0], levels[1][1], most),), True, False, levels)
+    return training.schedules.Schedule(lambda: (), propose, ((levels[1][0], levels[1][1], most),), True, False, levels)
 
 
 def main(epsilon: float = 3.0, sigma: float = 2.0, rate: float = 0.1, most: int = 2_000) -> dict:
     """Trains on scikit-learn's digits until the filter refuses (or ``most`` steps); what came of it."""
-    data = training.load("digits")
+    data = training.demo.load_data("digits")
     x, y = np.asarray(data.train_x, np.float32), np.asarray(data.train_y)
     graph, params = nnx.split(Network(nnx.Rngs(0)), nnx.Param)
     schedule = schedule_of(sigma, rate, most)

@@ -29,9 +29,9 @@ CLIP, DELTA = 1.0, 1e-5
 
 def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int = 10_000, minibatch: int = 128) -> dict:
     """Trains on scikit-learn's digits until the filter refuses (or ``most`` steps); what came of it."""
-    data = training.load("digits")
+    data = training.demo.load_data("digits")
     x, y = np.asarray(data.train_x), np.asarray(data.train_y)
-    model = training.build("linear", x.shape[1:], data.classes, 0)
+    model = training.demo.build_network("linear", x.shape[1:], data.classes, 0)
     levels = [PoissonSampled(Gaussian(level), float(np.float32(rate))) for level in (sigma, 1.5 * sigma)]
     budget = filters.menu(levels, epsilon=epsilon, delta=DELTA)
 

@@ -28,13 +28,13 @@ class Net(linen.Module):
 
 def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int = 10_000) -> dict:
     """Trains on scikit-learn's digits until the filter refuses (or ``most`` steps); what came of it."""
-    data = training.load("digits")
+    data = training.demo.load_data("digits")
     x, y = jnp.asarray(data.train_x), jnp.asarray(data.train_y)
     net = Net()
     # Refuses models with BatchNorm or the like, whose running averages no noise protects.
-    model = training.functional(net, net.init(jax.random.key(0), x[:1]))
+    model = training.from_flax(net, net.init(jax.random.key(0), x[:1]))
 
-    schedule = training.adaptive(sigma, rate, 300)
+    schedule = training.schedules.adaptive(sigma, rate, 300)
     budget = filters.menu(schedule.menu(), epsilon=epsilon, delta=DELTA)
     keys = training.fresh_keys()
     private = training.filtered_aggregate(budget, schedule, keys, clip_norm=CLIP, size=len(x))

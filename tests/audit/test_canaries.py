@@ -7,7 +7,8 @@ import optax
 import pytest
 
 from jaxacct import Gaussian, audit, filters
-from jaxacct.training import constant, init_state, make_step, per_example_gradients, seeded_keys
+from jaxacct.training import init_state, make_step, per_example_gradients, seeded_keys
+from jaxacct.training.schedules import constant
 
 
 def loss(params, example):

@@ -294,7 +294,7 @@ CASES = {
         refuses=lambda: [additive_masses() * bad for bad in (np.nan, -1.0, 0.5)],
         rejects=lambda: [(np.ones(3), "one mass"), (PoissonSampled(Gaussian(1.0), 0.1), "symmetric")],
     ),
-    "priced-menu": Case(
+    "menu": Case(
         menu,
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(1.0), 0.1),
@@ -306,14 +306,14 @@ CASES = {
         refuses=lambda: [-1, 2, Gaussian(4.0), PoissonSampled(Gaussian(np.float32(4.0)), 0.5)],
         rejects=lambda: [(law(STEP), "menu"), (0.5, "query must be")],
     ),
-    "approximate_gdp-small": Case(
+    "approximate-gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),
         lambda t: PoissonSampled(Gaussian(3.0 * t), 0.1),
         PoissonSampled(Gaussian(0.1), 0.1),
         None,
         is_bound=False,
     ),
-    "approximate_gdp-large": Case(
+    "approximate-gdp-large": Case(
         lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
         lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9),
         PoissonSampled(Gaussian(0.1), 0.9),

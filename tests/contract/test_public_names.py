@@ -53,6 +53,7 @@ FACES = (
     ".ledger",
     ".plotting",
     ".release",
+    ".testing",
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,8 @@ from jaxacct import (
     TruncatedPoisson,
     training,
 )
+from jaxacct.cli import main
+from jaxacct.training.samplings import SAMPLINGS
 from tests.contract import mechanism_cases
 
 N, RUNS, PIECE = 60, 4000, 4
@@ -60,6 +64,17 @@ def test_every_mechanism_has_a_sampler_here_or_is_refused_by_name() -> None:
         if name not in held:
             with pytest.raises(ValueError, match=f"mechanism must be one of .*, got {name}"):
                 training.sampler(case.make(0.75), N)
+
+
+def test_the_register_of_samplers_is_what_the_shell_offers_and_the_pages_list(capsys) -> None:
+    assert {one.kind for one in SAMPLINGS.values()} == {type(mechanism) for mechanism in CASES.values()}
+    with contextlib.suppress(SystemExit):
+        main(["train", "--help"])
+    help_page = capsys.readouterr().out
+    page = (pathlib.Path(__file__).parents[2] / "docs/how-to/what-does-my-data-loader-cost.md").read_text("utf-8")
+    for name in SAMPLINGS:
+        assert name in help_page
+        assert f"| `{name}` |" in page
 
 
 @every_sampler

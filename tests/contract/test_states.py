@@ -35,7 +35,7 @@ OTHERS = {
     "natural-undeclared": [lambda: filters.natural(law(31 * 0.125), grid=GRID, relation="replace")],
     "natural-approximate-dp": [lambda: adversary.natural_approximate_dp(1.0, 2e-4, rounds=300, grid=SYMMETRIC)],
     "additive-profile": [lambda: adversary.additive_profile(1.0, 1e-6, rounds=99)],
-    "approximate_gdp-small": [lambda: filters.approximate_gdp(0.05, regime="large")],
+    "approximate-gdp-small": [lambda: filters.approximate_gdp(0.05, regime="large")],
 }  # fmt: skip
 
 
@@ -265,7 +265,7 @@ for name in {names}:
 
 def test_a_new_process_gives_the_same_marks():
     """Functions count by their code, tables by their numbers: nothing depends on addresses or hash seeds."""
-    names = ("gdp", "renyi-any", "approximate-zcdp", "residue", "natural", "natural-undeclared", "priced-menu")
+    names = ("gdp", "renyi-any", "approximate-zcdp", "residue", "natural", "natural-undeclared", "menu")
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     program = [sys.executable, "-c", PROGRAM.format(names=names)]
     found = subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")

@@ -128,8 +128,8 @@ READERS = {
     "a ledger's log": beside("-wal"),
     "a ledger's lock": beside("-lock"),
     "a journal": training.Journal,
-    "adult": lambda path: training.load("adult", path.parent),
-    "mnist": lambda path: training.load("mnist", path.parent),
+    "adult": lambda path: training.demo.load_data("adult", path.parent),
+    "mnist": lambda path: training.demo.load_data("mnist", path.parent),
 }
 NAMES = {"adult": "adult.data.gz", "mnist": "t10k-images-idx3-ubyte.gz"}
 
@@ -148,6 +148,6 @@ def test_what_is_no_regular_file_is_refused_at_once(reader, kind, tmp_path):
 
 @pytest.mark.parametrize("value", [None, 3, "", "a\0b", [], object()])
 def test_a_path_that_is_none_is_named(value):
-    for read in (training.Journal, lambda path: training.load("adult", path or "")):
+    for read in (training.Journal, lambda path: training.demo.load_data("adult", path or "")):
         with pytest.raises(ValueError, match="path must"):
             read(value)

@@ -91,8 +91,8 @@ FILTERS = {
     "NaturalApproximateDPFilter": ("natural_approximate_dp", RandomizedResponse(0.1)),
     "NaturalFilter": ("natural", 0),
     "Odometer": ("odometer", Gaussian(10.0)),
-    "PricedMenuFilter, online": ("online_menu", SAMPLED),
-    "PricedMenuFilter": ("menu", SAMPLED),
+    "MenuFilter, online": ("online_menu", SAMPLED),
+    "MenuFilter": ("menu", SAMPLED),
     "PureDPFilter": ("pure_dp", RandomizedResponse(0.1)),
     "RenyiFilter": ("renyi", SAMPLED),
     "ResidueFilter": ("residue", RandomizedResponse(cases.STEP)),
@@ -102,7 +102,7 @@ FILTERS = {
 EACH = {
     "IndividualApproximateGDPFilter": ("each of approximate_gdp", SAMPLED),
     "IndividualFilter": ("each of gdp", Gaussian(10.0)),
-    "IndividualPricedMenuFilter": ("each of menu", SAMPLED),
+    "IndividualMenuFilter": ("each of menu", SAMPLED),
 }
 GUARANTEES = {
     "AnyOrderGuarantee": "renyi_any",

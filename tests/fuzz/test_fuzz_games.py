@@ -81,6 +81,7 @@ CASES = {
         relation="remove",
         tolerance=1e-10,
     ),
+    "filters.sentence": case(filters.sentence, reason=2, filter=filters.gdp(2.0), query=Gaussian(1.0)),
     "filters.check_state": case(filters.check_state, filter=filters.gdp(2.0), state=filters.gdp(2.0).init()),
     "filters.lower_budget": case(
         filters.lower_budget, filter=filters.gdp(2.0), state=filters.gdp(2.0).init(), lower=filters.gdp(1.0)
@@ -90,7 +91,7 @@ CASES = {
     ),
     "filters.constant_schedules": lambda: Case(
         filters.constant_schedules,
-        {"ledger": menu(), "menu": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
+        {"filter": menu(), "mechanisms": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
         words=("mechanism",),
     ),
     "adversary.adaptive_choice": case(

@@ -42,22 +42,12 @@ EXCUSED = {
     "Bounds": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
-    "filters.PricedBoxFilter": TABLE, "filters.sampled_gaussian": TABLE,
-    "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
-    "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
+    "filters.sampled_gaussian": TABLE, "filters.Reason": "numbers with names", "training.sampler": SAMPLERS,
     "plotting.samplers": "accounts for six samplers at every noise, for seconds",
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
-    **{f"filters.{name}": RESULT for name in ("Halted", "Prepared")},
     "expost.PureExPost": "takes nothing",
-    **{
-        f"training.{name}": RESULT
-        for name in (
-            "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "LevelsFilter", "Outcome", "ReleasedValues", "RootKeys", "Rounds", "Sample", "Schedule",
-            "ShardedExamples", "SplitStep", "StepKeys", "StepRecord", "StepReport", "TrainState",
-        )
-    },
-    **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},
+    **{f"training.{name}": RESULT for name in ("RootKeys", "StepReport", "TrainState")},
+    "training.durable_run": FILE,
     "training.fresh_keys": "takes nothing",
     "training.secure_keys": "takes nothing",
     "ledger.Ledger": FILE, "ledger.register": "takes a class", "release.Released": RESULT,

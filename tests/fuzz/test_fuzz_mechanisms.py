@@ -37,6 +37,7 @@ GOOD = {
     "TruncatedPoisson": {"mechanism": Gaussian(1.0), "rate": 0.1, "largest": 20, "records": 100},
     "Shuffled": {"mechanism": Gaussian(1.0), "batches": 4},
     "Skellam": {"mu": 1.0, "sensitivity": 1},
+    "UserLevel": {"mechanism": Gaussian(1.0), "rate": 0.1, "records": 3},
     "ZeroConcentratedDP": {"rho": 0.5},
 }
 RELATION = {"SampledWithoutReplacement": "replace"}

@@ -99,8 +99,8 @@ AUDIT = {
     "one_run": case(audit.one_run, correct=5, guesses=10, canaries=20, **CLAIM),
 }  # fmt: skip
 TRAINING = {
-    "adaptive": case(training.adaptive, **PLAN),
-    "constant": case(training.constant, **PLAN),
+    "adaptive": case(training.schedules.adaptive, **PLAN),
+    "constant": case(training.schedules.constant, **PLAN),
     "largest_sigma": case(training.largest_sigma, size=10),
     "plan_budget": case(
         training.plan_budget, filter="gdp", schedule="constant", epsilon=1.0, delta=1e-5, steps=10, rate=0.1
@@ -108,7 +108,7 @@ TRAINING = {
     "plan_rounds": case(training.plan_rounds, budgets=[0.5, 1.0], order=8.0, rate=0.1, steps=10),
     "poisson_sample": case(training.poisson_sample, key=KEY, size=10, rate=0.1),
     "seeded_keys": case(training.seeded_keys, seed=1),
-    "warmup_decay": case(training.warmup_decay, **PLAN),
+    "warmup_decay": case(training.schedules.warmup_decay, **PLAN),
 }
 BUDGET = filters.pure_dp(1.0)
 PEOPLE = {"budget": BUDGET, "scale": 50, "relation": "add_or_remove", "max_rows": 1, "state": BUDGET.init()}

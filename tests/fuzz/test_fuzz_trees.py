@@ -18,7 +18,7 @@ KEY, KEYS = jax.random.key(0), training.seeded_keys(1)
 PARAMS = {"w": np.array([1.0, 2.0], np.float32)}
 X, Y = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
 ROWS = {"w": np.ones((3, 2), np.float32)}
-SGD, BUDGET, PLAN = optax.sgd(0.1), filters.renyi(9.0, 1e-5, order=8.0), training.constant(1.0, 0.5, 3)
+SGD, BUDGET, PLAN = optax.sgd(0.1), filters.renyi(9.0, 1e-5, order=8.0), training.schedules.constant(1.0, 0.5, 3)
 EACH = filters.per_example(filters.gdp(1.0), examples=3)
 RECORDS = [training.StepRecord(1, 1.0, 0.5, 1.0, 0.1, 0.9)]
 TREES = [
@@ -33,7 +33,7 @@ TREES = [
     (X, Y[:1]),
     (KEY, KEY),
     training.RootKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),  # raw keys
-    training.StepKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),
+    training.StepKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32), np.zeros(2, np.uint32), 0),
     KEYS,
     jax.random.PRNGKey(0),
 ]
@@ -47,7 +47,7 @@ def logits(params, x):
     return jnp.stack([x.sum(-1), -x.sum(-1)], -1)
 
 
-MODEL = training.Functional(PARAMS, logits, loss)
+MODEL = training.Network(PARAMS, logits, loss)
 STEP = {"loss": loss, "optimizer": SGD, "filter": BUDGET, "clip_norm": 1.0, "physical_batch": 2, "donate": False}
 RUN = {"optimizer": SGD, "filter": BUDGET, "schedule": PLAN, "keys": KEYS}
 
@@ -94,7 +94,7 @@ def a_budget():
 
 
 def outcome():
-    return training.Outcome(state(), RECORDS, [(1, 0.5)], "plan finished")
+    return training.FitResult(state(), RECORDS, [(1, 0.5)], "plan finished")
 
 
 def measured(**arguments):
@@ -122,7 +122,9 @@ CASES = {
         clip_norm=1.0,
     ),
     "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
-    "build": case(training.build, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4),
+    "demo.build_network": case(
+        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4
+    ),
     "clipped_gradient_sum": case(
         training.clipped_gradient_sum,
         sound=sums,
@@ -190,21 +192,20 @@ CASES = {
         functions=("progress",),
         words=("logits",),  # of data that do not fit the model
     ),
-    "functional": lambda: Case(training.functional, {"model": nnx.Linear(2, 2, rngs=nnx.Rngs(0)), "variables": None}),
+    "from_flax": lambda: Case(training.from_flax, {"model": nnx.Linear(2, 2, rngs=nnx.Rngs(0)), "variables": None}),
     "gaussian_tree": case(training.gaussian_tree, key=KEY, shapes=PARAMS),
     "global_norm": case(training.global_norm, tree=PARAMS),
     "gradient_norms": case(
         training.gradient_norms, functions=("loss",), loss=loss, params=PARAMS, data=(X, Y), physical_batch=2
     ),
-    "init_individual": case(training.init_individual, params=PARAMS, optimizer=SGD, filter=EACH, keys=KEYS),
     "init_state": case(training.init_state, params=PARAMS, **RUN),
-    "make_individual_step": case(
-        training.make_individual_step,
-        functions=("loss", "norms"),
-        **{**STEP, "filter": EACH, "norms": None, "size": None},
-    ),
-    "make_split_step": case(training.make_split_step, functions=("loss",), schedule=PLAN, size=None, **STEP),
     "make_step": case(training.make_step, functions=("loss",), schedule=PLAN, size=None, **STEP),
+    "make_step, an account each": case(
+        training.make_step,
+        functions=("loss", "accounts"),
+        schedule=PLAN,
+        **{**STEP, "filter": EACH, "accounts": None, "size": None},
+    ),
     "noisy_gradient": case(
         training.noisy_gradient,
         functions=("loss",),
@@ -219,12 +220,13 @@ CASES = {
         physical_batch=2,
         full_batch=False,
         size=None,
+        has_aux=False,
     ),
     "on_levels": case(
         training.on_levels, words=("mechanism",), filter=filters.pure_dp(1.0), menu=[Gaussian(5.0)], atoms=8
     ),
     "per_example_gradients": case(
-        training.per_example_gradients, functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y)
+        training.per_example_gradients, functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y), has_aux=False
     ),
     "planned_mechanism": case(training.planned_mechanism, schedule=PLAN),
     "privacy_rows": lambda: Case(training.privacy_rows, {"outcome": outcome(), "budget": a_budget(), "delta": 1e-5}),
@@ -240,14 +242,14 @@ CASES = {
         },
     ),
     "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
-    "replicate": case(training.replicate, tree=PARAMS, examples=training.shard_examples((X, Y))),
     "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
     "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
     "take_piece": lambda: Case(
         training.take_piece, {"sample": training.sample_pieces(np.ones(3, bool), 2), "number": 0}
     ),
-    "with_accuracy": lambda: Case(training.with_accuracy, {"state": state(), "accuracy": 0.5}),
+    "select": case(training.select, admitted=True, new=PARAMS, old=PARAMS),
+    "with_accuracy": lambda: Case(lambda accuracy: state().with_accuracy(accuracy), {"accuracy": 0.5}),
 }
 CASES = {f"training.{name}": make for name, make in CASES.items()}
 DEAR = {
@@ -256,9 +258,9 @@ DEAR = {
 }  # fmt: skip
 # No program is compiled, or one.
 QUICK = (
-    "attempt_keys", "empty_sum", "init_individual", "init_state", "make_individual_step", "make_split_step",
-    "make_step", "planned_mechanism", "realised_mechanism", "replicate", "shard_examples", "step_keys", "functional",
-    "with_accuracy", "filtered_aggregate",
+    "attempt_keys", "empty_sum", "init_state", "make_step, an account each", "make_step", "planned_mechanism",
+    "realised_mechanism", "select", "shard_examples", "step_keys", "from_flax", "with_accuracy",
+    "filtered_aggregate",
 )  # fmt: skip
 
 
@@ -297,7 +299,7 @@ def test_what_would_fill_the_memory_is_refused():
     for wrong in ({"classes": 2**40}, {"hidden": 2**40}, {"shape": (2**20, 2**20)}):
         name = next(iter(wrong))
         with pytest.raises(ValueError, match=name):
-            training.build(**{"name": "mlp", "shape": (3,), "classes": 2, "seed": 0, **wrong})
+            training.demo.build_network(**{"name": "mlp", "shape": (3,), "classes": 2, "seed": 0, **wrong})
     with pytest.raises(ValueError, match="piece must"):
         training.sample_pieces(np.ones(3, bool), 2**40)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.prices import kept as _table_cache
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
 from jaxacct.training.durable_runs.checkpoints import Checkpoints

@@ -18,7 +18,7 @@ pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop ext
 def config(steps=50, sigma=2.0, rate=0.25, budget=None, **more):
     budget = budget or filters.for_target("renyi", 4.0, 1e-5)
     return interop.FilteredConfig(
-        filter=budget, schedule=training.constant(sigma, rate, steps), **{"expected_batch": 10.0, **more}
+        filter=budget, schedule=training.schedules.constant(sigma, rate, steps), **{"expected_batch": 10.0, **more}
     )
 
 

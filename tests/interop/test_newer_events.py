@@ -103,8 +103,13 @@ def test_strategies_are_mechanisms():
     assert jaxacct.epsilon(bins, 1e-5) == jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 10), 1e-5)
     again = BallsInBinsSampling()
     again.iterations = 20
-    with pytest.raises(ValueError, match="one epoch of balls in bins"):
-        interop.mechanism_of_selection(again, jaxacct.Gaussian(1.0))
+    kept = interop.mechanism_of_selection(again, jaxacct.Gaussian(2.0))  # a record keeps its bin: as one louder epoch
+    louder = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(math.sqrt(2.0)), 10), 1e-5)
+    assert jaxacct.epsilon(kept, 1e-5).upper == pytest.approx(louder.upper, rel=1e-6)
+    drawn_anew = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(2.0), 10), 1e-5, steps=2)
+    assert jaxacct.epsilon(kept, 1e-5).lower > drawn_anew.upper
+    with pytest.raises(ValueError, match="a record keeps its bin"):
+        interop.mechanism_of_selection(again, jaxacct.Laplace(1.0))
     with pytest.raises(ValueError, match="records must be given"):
         interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0))
     with pytest.raises(ValueError, match="strategy must be one"):

@@ -12,13 +12,13 @@ from jaxacct import (
     Gaussian,
     Laplace,
     Ledger,
-    LossGrid,
     PoissonSampled,
     ZeroConcentratedDP,
     epsilon,
     filters,
 )
 from jaxacct.ledger.errors import LedgerMismatch
+from tests.contract import filter_cases as cases
 
 
 @pytest.fixture
@@ -121,12 +121,14 @@ def test_events_are_those_of_the_admitted_requests(path):
 
 
 # Every filter that has a single budget: it is written down, read back, and then is the same filter.
-_GRID = LossGrid(0.05, -40, 81)
 
 
 @pytest.mark.parametrize(
     "bad",
-    [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.per_example(filters.approximate_gdp(1.0), examples=3)],
+    [
+        filters.per_example(filters.pure_dp(1.0), examples=3),
+        filters.per_example(filters.approximate_gdp(1.0), examples=3),
+    ],
 )
 def test_a_budget_for_each_example_is_private_and_belongs_in_no_ledger(path, bad):
     with pytest.raises(ValueError, match="filter must have one budget, charged without a look at the data"):
@@ -199,7 +201,7 @@ def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_p
 
 
 def test_a_filter_that_cannot_be_written_down_is_named_with_what_will_do(tmp_path):
-    residue = filters.ResidueFilter(1.0, lambda p: p, lambda p, q: p, 3, _GRID, "remove", 1e-10)
+    residue = filters.residue(cases.response, cases.honest, 40.0, rounds=3, grid=cases.GRID)
     with pytest.raises(ValueError, match=r"write down.*make the ledger for filters\."):
         Ledger(tmp_path / "none.db", residue, create=True)
     assert not (tmp_path / "none.db").exists()

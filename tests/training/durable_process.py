@@ -15,7 +15,8 @@ import numpy as np
 import optax
 
 from jaxacct import filters
-from jaxacct.training import constant, durable_run, fit, init_state, make_split_step, seeded_keys
+from jaxacct.training import durable_run, fit, init_state, make_step, seeded_keys
+from jaxacct.training.schedules import constant
 
 DELTA = 1e-5
 # (filter, noise multiplier, rate): one that compiles quickly, and DP-SGD proper.
@@ -51,9 +52,9 @@ def train(folder, log, kind, every=3):
     schedule = constant(sigma, rate, 10_000)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     optimizer = logged(handle)
-    split = make_split_step(loss, optimizer, filter, schedule, clip_norm=1.0, physical_batch=16)
+    step = make_step(loss, optimizer, filter, schedule, clip_norm=1.0, physical_batch=16)
     state = init_state(PARAMS, optimizer, filter, schedule, seeded_keys(0))
-    with durable_run(folder, split, state, filter, resume=True, every=every) as run:
+    with durable_run(folder, step, state, filter, resume=True, every=every) as run:
         outcome = fit(run.step, run.state, DATA, steps=10_000, evaluate=lambda params: 0.5, before=run)
         jax.effects_barrier()
         run.save(outcome.state)

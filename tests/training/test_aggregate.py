@@ -11,13 +11,13 @@ from jaxacct.training import (
     add_clipped,
     add_gaussian_noise,
     clipped_gradient_sum,
-    constant,
     empty_sum,
     filtered_aggregate,
     per_example_gradients,
     seeded_keys,
     step_keys,
 )
+from jaxacct.training.schedules import constant
 
 PARAMS = {"a": jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)}
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)), jnp.float32)

@@ -5,13 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import (
-    add_clipped,
-    clipped_gradient_sum,
-    empty_sum,
-    gaussian_tree,
-    global_norm,
-)
+from jaxacct.training import add_clipped, clipped_gradient_sum, empty_sum, gaussian_tree, global_norm
 
 
 def loss(params, example):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxacct.training import build, functional, load
+from jaxacct.training import from_flax
+from jaxacct.training.demo import build_network, load_data
 
 ROW = [
     "39",
@@ -52,19 +53,19 @@ def write_idx(folder, prefix, images, labels):
 
 
 def test_digits_are_split_for_good_and_scaled_one_by_one():
-    data = load("digits")
+    data = load_data("digits")
     assert data.train_x.shape == (1437, 8, 8, 1)
     assert data.test_x.shape == (360, 8, 8, 1)
     assert data.train_x.dtype == np.float32
     np.testing.assert_allclose(data.train_x.mean(axis=(1, 2, 3)), 0, atol=1e-5)
     np.testing.assert_allclose((data.train_x**2).mean(axis=(1, 2, 3)), 1, rtol=1e-4)
-    assert np.array_equal(data.train_x, load("digits").train_x)
+    assert np.array_equal(data.train_x, load_data("digits").train_x)
     assert sorted(np.unique(data.train_y)) == list(range(10))
 
 
 def test_adult_reads_both_files(tmp_path):
     write_adult(tmp_path, [ROW] * 5, [with_fields(label=">50K.")] * 3)
-    data = load("adult", tmp_path)
+    data = load_data("adult", tmp_path)
     assert (len(data.train_y), len(data.test_y), data.classes) == (5, 3, 2)
     assert data.test_y.tolist() == [1, 1, 1]
 
@@ -76,31 +77,31 @@ def test_mnist_without_training_files_splits_what_is_there(tmp_path):
         random.integers(0, 10, 2100).astype(np.uint8),
     )
     write_idx(tmp_path, "t10k", images, labels)
-    data = load("mnist", tmp_path)
+    data = load_data("mnist", tmp_path)
     assert (len(data.train_y), len(data.test_y)) == (100, 2000)
     write_idx(tmp_path, "train", images[:50], labels[:50])
-    data = load("mnist", tmp_path)
+    data = load_data("mnist", tmp_path)
     assert (len(data.train_y), len(data.test_y)) == (50, 2100)
     assert data.train_y.tolist() == labels[:50].tolist()
 
 
 def test_files_that_are_not_what_they_should_be_raise(tmp_path):
     with pytest.raises(FileNotFoundError):
-        load("mnist", tmp_path)
+        load_data("mnist", tmp_path)
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(b"no gzip")
     with pytest.raises(ValueError, match="gzipped IDX"):
-        load("mnist", tmp_path)
+        load_data("mnist", tmp_path)
     with gzip.open(tmp_path / "t10k-images-idx3-ubyte.gz", "wb") as stream:
         stream.write(struct.pack(">iiii", 0x803, 5, 28, 28) + b"short")
     with pytest.raises(ValueError, match="complete IDX"):
-        load("mnist", tmp_path)
+        load_data("mnist", tmp_path)
     with pytest.raises(ValueError, match="data must be one of"):
-        load("cifar")
+        load_data("cifar")
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "conv"])
 def test_networks_are_pure_float32_and_see_one_example_at_a_time(name):
-    network = build(name, (8, 8, 1), 10, seed=0)
+    network = build_network(name, (8, 8, 1), 10, seed=0)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(network.params))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 8, 8, 1)), jnp.float32)
     logits = jax.jit(network.logits)
@@ -114,14 +115,14 @@ def test_networks_are_pure_float32_and_see_one_example_at_a_time(name):
 def test_a_network_with_batch_statistics_or_dropout_is_refused():
     for layer in (nnx.BatchNorm(3, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(0))):
         with pytest.raises(ValueError, match="model must hold parameters only"):
-            functional(layer)
+            from_flax(layer)
 
 
 def test_a_convolution_needs_images():
     with pytest.raises(ValueError, match="conv needs images"):
-        build("conv", (97,), 2, seed=0)
+        build_network("conv", (97,), 2, seed=0)
     with pytest.raises(ValueError, match="model must be one of"):
-        build("transformer", (8, 8, 1), 2, seed=0)
+        build_network("transformer", (8, 8, 1), 2, seed=0)
 
 
 def test_a_linen_network_is_a_pure_function_too_and_one_with_running_averages_is_refused():
@@ -135,14 +136,14 @@ def test_a_linen_network_is_a_pure_function_too_and_one_with_running_averages_is
     x = jnp.ones((2, 4))
     dense = linen.Dense(3)
     variables = dense.init(jax.random.key(0), x)
-    model = functional(dense, variables)
+    model = from_flax(dense, variables)
     assert model.logits(model.params, x).shape == (2, 3)
     scores = np.asarray(dense.apply(variables, x))[0]
     expected = np.log(np.exp(scores).sum()) - scores[1]
     assert float(model.loss(model.params, (x[0], 1))) == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="parameters only, got batch_stats"):
-        functional(Normed(), Normed().init(jax.random.key(0), x))
+        from_flax(Normed(), Normed().init(jax.random.key(0), x))
     with pytest.raises(ValueError, match="variables must hold"):
-        functional(dense)
+        from_flax(dense)
     with pytest.raises(ValueError, match="model must be an nnx"):
-        functional("dense")
+        from_flax("dense")

@@ -134,14 +134,17 @@ def test_everyone_in_a_batch_is_not_charged_as_a_sample():
 
 @pytest.mark.parametrize("clip_norm", [0.0, -1.0, math.nan, math.inf, 1e-50, 1e13])
 def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(clip_norm):
-    loss, sgd, plan = (lambda params, row: jnp.sum(params["w"] * row)), optax.sgd(0.1), training.constant(1.0, 0.5, 3)
+    loss, sgd, plan = (
+        (lambda params, row: jnp.sum(params["w"] * row)),
+        optax.sgd(0.1),
+        training.schedules.constant(1.0, 0.5, 3),
+    )
     budget, each = filters.renyi(9.0, 1e-5, order=8.0), filters.per_example(filters.gdp(1.0), examples=4)
     sampler = training.sampler(PoissonSampled(Gaussian(1.0), 0.5), 4)
     makers = [
         lambda: training.make_step(loss, sgd, budget, plan, clip_norm=clip_norm),
-        lambda: training.make_split_step(loss, sgd, budget, plan, clip_norm=clip_norm),
-        lambda: training.make_individual_step(loss, sgd, each, clip_norm=clip_norm),
-        lambda: training.make_sampled_step(loss, sgd, budget, sampler, clip_norm=clip_norm),
+        lambda: training.make_step(loss, sgd, each, plan, clip_norm=clip_norm),
+        lambda: training.make_step(loss, sgd, budget, sampler.schedule(3), clip_norm=clip_norm, sampler=sampler),
         lambda: training.filtered_aggregate(budget, plan, ROOTS, clip_norm=clip_norm, size=4),
         lambda: training.add_gaussian_noise(KEY, training.empty_sum(PARAMS, 4), 1.0, clip_norm),
     ]
@@ -152,10 +155,12 @@ def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(
 
 @pytest.mark.parametrize("rate", [0.0, -0.5, math.nan, 1.5])
 def test_a_schedule_whose_rate_makes_no_sense_is_refused_and_changes_nothing(rate):
-    loss, sgd, budget = (lambda params, row: jnp.sum(params["w"] * row)), optax.sgd(0.1), None
-    plan = training.constant(1.0, 0.5, 3)._replace(propose=lambda s, t, r: (jnp.float32(1.0), jnp.float32(rate), t))
+    loss, sgd, budget = (lambda params, row: jnp.sum(params["w"] * row)), optax.sgd(0.1), filters.approximate_gdp(9.0)
+    plan = training.schedules.constant(1.0, 0.5, 3)._replace(
+        propose=lambda s, t, r: (jnp.float32(1.0), jnp.float32(rate), t)
+    )
     step = training.make_step(loss, sgd, budget, plan, clip_norm=1.0)
-    state = training.init_state(PARAMS, sgd, filters.gdp(1.0), plan, ROOTS)
+    state = training.init_state(PARAMS, sgd, budget, plan, ROOTS)
     after, report = step(state, X)
     assert not bool(report.admitted)
     assert np.array_equal(after.params["w"], PARAMS["w"])
@@ -172,7 +177,7 @@ def test_parameters_of_size_0_take_part_in_every_kind_of_step():
         lambda params, row: jnp.sum(params["w"] * row), {"w": jnp.zeros(3)}, X, STEP, sigma=1.0, rate=1.0, clip_norm=1.0
     )
     assert np.isfinite(alone["w"]).all()
-    sgd, plan = optax.sgd(0.1), training.constant(1.0, 1.0, 3)
+    sgd, plan = optax.sgd(0.1), training.schedules.constant(1.0, 1.0, 3)
     state = training.init_state(SIZED_ZERO, sgd, filters.gdp(2.0), plan, ROOTS)
     after, report = training.make_step(loss, sgd, filters.gdp(2.0), plan, clip_norm=1.0)(state, X)
     assert bool(report.admitted)

@@ -8,15 +8,18 @@ import numpy as np
 import optax
 import pytest
 
-from jaxacct import filters
+from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.training import (
+    durable_run,
     gradient_norms,
-    init_individual,
-    make_individual_step,
+    init_state,
+    make_step,
     poisson_sample,
+    sampler,
     seeded_keys,
     step_keys,
 )
+from jaxacct.training.schedules import constant
 
 SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
 
@@ -37,7 +40,8 @@ OPTIMIZER = optax.sgd(0.05)
 LEDGER = filters.per_example(
     filters.approximate_gdp(0.012), examples=SIZE
 )  # room for three steps and a half at the clip norm
-STEP = make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, physical_batch=16)
+PLAN = constant(SIGMA, RATE, 9)
+STEP = make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, physical_batch=16)
 
 
 def own_norms(params):
@@ -52,11 +56,12 @@ def flat(tree):
 
 @pytest.fixture(scope="module")
 def run():
-    state = init_individual(PARAMS, OPTIMIZER, LEDGER, seeded_keys(3))
+    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
     states = [state]
     for _ in range(6):
-        state, norm = STEP(state, DATA, SIGMA, RATE)
-        assert float(norm) > 0
+        state, report = STEP(state, DATA)
+        assert float(report.gradient_norm) > 0
+        assert float(report.spent) == float(report.budget_left) == -1.0  # everybody's own, and private
         states.append(state)
     return states
 
@@ -66,7 +71,7 @@ def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_paramete
     for before, after in itertools.pairwise(run):
         mu = np.minimum(own_norms(before.params) / CLIP, 1.0) / SIGMA
         total += RATE**2 * np.expm1(mu**2) / 2
-        spent = np.asarray(LEDGER.spent(after.accounts))
+        spent = np.asarray(LEDGER.spent(after.filter_state))
         alive = total < 0.0119
         # Some six of forty are sampled in a step; nobody rides for free.
         np.testing.assert_allclose(spent[alive], total[alive], rtol=2e-3, atol=1e-9)
@@ -80,17 +85,17 @@ def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_paramete
 def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
     """The same step from the same ledgers with the spent example's data replaced by anything at all."""
     late, fresh = run[-1], run[0]
-    assert float(LEDGER.remaining(late.accounts)[1]) == 0.0
+    assert float(LEDGER.remaining(late.filter_state)[1]) == 0.0
     keys = [jax.random.split(step_keys(late.keys, n).sampling)[0] for n in range(80)]
     coins = [poisson_sample(key, SIZE, np.float32(RATE))[1] for key in keys]
     sampled = [n for n, coin in enumerate(coins) if coin][:3]
     assert len(sampled) == 3
     other = (DATA[0].at[1].set(jnp.float32([9.0, -9.0, 3.0, 1.0])), DATA[1].at[1].set(-70.0))
     for n in sampled:
-        after, again = (STEP(late._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
-        assert flat((after.params, after.accounts)) == flat((again.params, again.accounts))
+        after, again = (STEP(late._replace(step=jnp.int32(n)), data)[0] for data in (DATA, other))
+        assert flat((after.params, after.filter_state)) == flat((again.params, again.filter_state))
         # Before it was spent it did contribute: otherwise this would show nothing.
-        after, again = (STEP(fresh._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
+        after, again = (STEP(fresh._replace(step=jnp.int32(n)), data)[0] for data in (DATA, other))
         assert flat(after.params) != flat(again.params)
 
 
@@ -102,12 +107,38 @@ def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
 
 def test_a_step_that_is_none_leaves_everything_as_it_was(run):
     for sigma, rate in ((np.nan, RATE), (0.0, RATE), (-1.0, RATE), (1e9, RATE), (SIGMA, np.nan), (SIGMA, 0.0)):
-        after, norm = STEP(run[2], DATA, sigma, rate)
-        assert float(norm) == 0.0
+        plan = PLAN._replace(propose=lambda step, state, seen, asked=(sigma, rate): (*map(np.float32, asked), state))
+        after, report = make_step(loss, OPTIMIZER, LEDGER, plan, clip_norm=CLIP, physical_batch=16)(run[2], DATA)
+        assert not report.admitted
+        assert float(report.gradient_norm) == 0.0
         assert flat(after[:3]) == flat(run[2][:3])
         assert int(after.step) == int(run[2].step)
-    with pytest.raises(ValueError, match="clip_norm must be"):
-        make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=0.0)
+
+
+def test_the_norms_that_are_charged_may_be_the_callers_and_bound_the_contribution():
+    begun = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
+    half = make_step(
+        loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.full(SIZE, CLIP / 2)
+    )
+    spent = np.asarray(LEDGER.spent(half(begun, DATA)[0].filter_state))
+    np.testing.assert_allclose(spent, RATE**2 * np.expm1((0.5 / SIGMA) ** 2) / 2, rtol=2e-3)
+    wrong = make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.ones(3))
+    with pytest.raises(ValueError, match=r"accounts must return one norm an example, shape \(40,\)"):
+        wrong(begun, DATA)
+
+
+def test_what_does_not_go_with_accounts_of_each_example_is_named(tmp_path):
+    with pytest.raises(ValueError, match="filter must have the methods bounds"):
+        make_step(loss, OPTIMIZER, filters.gdp(1.0), PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.ones(SIZE))
+    drawn = sampler(PoissonSampled(Gaussian(SIGMA), RATE), SIZE)
+    with pytest.raises(ValueError, match="sampler must be left out for a filter with an account for each example"):
+        make_step(loss, OPTIMIZER, LEDGER, drawn.schedule(9), clip_norm=CLIP, sampler=drawn)
+    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
+    with (
+        pytest.raises(ValueError, match="step must be one whose charges a journal can hold: accounts of each example"),
+        durable_run(tmp_path, STEP, state, LEDGER),
+    ):
+        pass
 
 
 def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
@@ -117,21 +148,22 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
     moved = []
     for data, count, size in ((DATA, SIZE, 50), (padded, wide, 100)):
         ledger = filters.per_example(filters.approximate_gdp(0.9, regime="large"), examples=count)
-        step = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=size)
-        _, norm = step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), data, SIGMA, 1.0)
-        moved.append(size * float(norm))
+        plan = constant(SIGMA, 1.0, 9)
+        step = make_step(loss, OPTIMIZER, ledger, plan, clip_norm=CLIP, physical_batch=16, size=size)
+        begun = init_state(PARAMS, OPTIMIZER, ledger, plan, seeded_keys(3))
+        moved.append(size * float(step(begun, data)[1].gradient_norm))
     assert moved[0] == pytest.approx(moved[1], rel=1e-4)
     with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} accounts"):
-        step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), DATA, SIGMA, 1.0)
+        step(begun, DATA)
     for size in (0, -1, 2.5):
         with pytest.raises(ValueError, match="size must be"):
-            make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, size=size)
+            make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, size=size)
 
 
 def test_a_gradient_that_is_no_number_takes_no_part():
     data = (DATA[0].at[5].set(jnp.nan), DATA[1])
-    state = init_individual(PARAMS, OPTIMIZER, LEDGER, seeded_keys(3))
+    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
     for _ in range(4):
-        state, _ = STEP(state, data, SIGMA, RATE)
+        state, _ = STEP(state, data)
     assert np.isfinite(np.asarray(state.params["w"])).all()
-    assert float(LEDGER.spent(state.accounts)[5]) == 0.0
+    assert float(LEDGER.spent(state.filter_state)[5]) == 0.0

@@ -16,7 +16,7 @@ STEP = training.step_keys(ROOTS, 0)
 SECURE = training.secure_keys()
 X = jnp.ones((4, 3))
 PARAMS = {"w": jnp.zeros(3)}
-SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.constant(2.0, 1.0, 3)
+SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.schedules.constant(2.0, 1.0, 3)
 ACCOUNTS = filters.per_example(filters.gdp(1.0), examples=4)
 
 
@@ -29,7 +29,8 @@ def noisy(keys):
 
 
 def words_of(keys):
-    return {str(word) for key in keys for word in np.asarray(jax.random.key_data(key)).tolist()}
+    held = keys[:3] if isinstance(keys, training.StepKeys) else keys  # and a number
+    return {str(word) for key in held for word in np.asarray(jax.random.key_data(key)).tolist()}
 
 
 WORDS = words_of(ROOTS) | words_of(STEP) | words_of(SECURE)
@@ -37,7 +38,6 @@ TAKES_ROOTS = {
     "step_keys": lambda keys: training.step_keys(keys, 0),
     "attempt_keys": lambda keys: training.attempt_keys(keys, 0),
     "init_state": lambda keys: training.init_state(PARAMS, SGD, BUDGET, PLAN, keys),
-    "init_individual": lambda keys: training.init_individual(PARAMS, SGD, ACCOUNTS, keys),
     "filtered_aggregate": lambda keys: training.filtered_aggregate(BUDGET, PLAN, keys, clip_norm=1.0, size=4),
 }
 WRONG = {
@@ -91,7 +91,7 @@ def test_keys_of_other_generators_are_refused_because_steps_and_leaves_would_sha
     total = training.empty_sum(PARAMS, 4)
     takers = [
         *TAKES_ROOTS.values(),
-        lambda roots: noisy(training.StepKeys(*roots)),
+        lambda roots: noisy(training.StepKeys(*roots, roots.sampling, 0)),
         lambda roots: training.poisson_sample(roots.sampling, 4, 0.5),
         lambda roots: training.sample_pieces(jnp.ones(4, bool), 2, roots.sampling),
         lambda roots: training.add_gaussian_noise(roots.noise, total, 1.0, 1.0),
@@ -104,7 +104,7 @@ def test_keys_of_other_generators_are_refused_because_steps_and_leaves_would_sha
 @pytest.mark.parametrize("jitted", [False, True])
 def test_one_key_for_coins_and_noise_is_refused(jitted):
     one, again = jax.random.key(5), jax.random.key(5)
-    for take in (*TAKES_ROOTS.values(), lambda roots: noisy(training.StepKeys(*roots))):
+    for take in (*TAKES_ROOTS.values(), lambda roots: noisy(training.StepKeys(*roots, roots.sampling, 0))):
         for roots in (training.RootKeys(one, one), training.RootKeys(one, again)):
 
             def run(roots=roots, take=take):  # the keys are constants of a program
@@ -151,8 +151,8 @@ def states():
         SECURE,
         state,
         state._asdict(),
-        training.Outcome(state, [], [], "plan finished"),
-        training.init_individual(PARAMS, SGD, ACCOUNTS, ROOTS),
+        training.FitResult(state, [], [], "plan finished"),
+        training.init_state(PARAMS, SGD, ACCOUNTS, PLAN, ROOTS),
         aggregate.init(PARAMS),
         optax.chain(aggregate, SGD).init(PARAMS),
     ]
@@ -199,7 +199,7 @@ def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mis
 
 def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
     state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
-    outcome = training.Outcome(state, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
+    outcome = training.FitResult(state, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
     budget = training.Budget(BUDGET, PLAN, "mu")
     report = training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=True)
     assert report["seeded"] is True

@@ -11,7 +11,7 @@ import pytest
 import jaxacct
 from jaxacct import filters
 from jaxacct.training import (
-    Outcome,
+    FitResult,
     StepRecord,
     accuracy,
     fit,
@@ -32,7 +32,7 @@ def record(step, sigma, rate=0.1):
 
 
 def outcome(records, stopped="plan finished"):
-    return Outcome(None, records, [(0, 0.1), (len(records), 0.8)], stopped)
+    return FitResult(None, records, [(0, 0.1), (len(records), 0.8)], stopped)
 
 
 def plan(filter="renyi", schedule="constant", rate=0.1, steps=20):

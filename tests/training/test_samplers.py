@@ -99,10 +99,9 @@ def test_a_step_is_charged_for_what_it_draws(name: str) -> None:
     data = (jnp.asarray(x), jnp.asarray(x @ np.array([1.0, -1.0, 0.5], np.float32)))
     filter = made.filter(3.0, 1e-5)
     optimizer = optax.sgd(0.1)
-    state = training.init_state(
-        {"w": jnp.zeros(3)}, optimizer, filter, training.constant(1.0, 0.1, 10), training.seeded_keys(0)
-    )
-    step = training.make_sampled_step(loss, optimizer, filter, made, clip_norm=1.0)
+    plan = made.schedule(10)
+    state = training.init_state({"w": jnp.zeros(3)}, optimizer, filter, plan, training.seeded_keys(0))
+    step = training.make_step(loss, optimizer, filter, plan, clip_norm=1.0, sampler=made)
     whole = int(filter.budget) // int(filter.prices[0])
     taken = 0
     for _ in range(whole * made.steps + 1):
@@ -134,7 +133,9 @@ def test_what_cannot_be_drawn_is_named() -> None:
     ],
 )
 def test_a_plan_has_the_least_noise_that_its_filter_admits(sampling: str) -> None:
-    plan = training.plan_sampled_budget(sampling, size=N, epsilon=4.0, delta=1e-5, steps=7, rate=0.2)
+    plan = training.plan_budget(
+        "menu", "constant", sampling=sampling, size=N, epsilon=4.0, delta=1e-5, steps=7, rate=0.2
+    )
     made, noise = plan.sampler, plan.schedule.planned[0][0]
     runs = plan.schedule.steps // made.steps
     assert plan.schedule.steps >= 7
@@ -151,10 +152,14 @@ def test_a_plan_has_the_least_noise_that_its_filter_admits(sampling: str) -> Non
         ({"largest": 5}, "largest is for sampling 'truncated'"),
         ({"rate": 1e-3}, "rate must be at least 1 / size"),
         ({"size": 0}, "size must be"),
+        ({"size": None}, "size must be given for the filter 'menu'"),
+        ({"schedule": "adaptive"}, "schedule must be 'constant' for the filter 'menu'"),
+        ({"filter": "renyi"}, "sampling is for the filter 'menu', got 'allocation' with 'renyi'"),
         ({"epsilon": 101.0}, "epsilon must be .*at most 100"),
     ],
 )
 def test_a_plan_says_what_is_wrong(changed: dict, message: str) -> None:
-    asked = {"sampling": "allocation", "size": N, "epsilon": 4.0, "delta": 1e-5, "steps": 7, "rate": 0.2}
+    asked = {"filter": "menu", "schedule": "constant", "sampling": "allocation", "size": N}
+    target = {"epsilon": 4.0, "delta": 1e-5, "steps": 7, "rate": 0.2}
     with pytest.raises(ValueError, match=message):
-        training.plan_sampled_budget(**(asked | changed))
+        training.plan_budget(**(asked | target | changed))

@@ -16,8 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EIGHT = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxacct import filters
-from jaxacct.training import constant, init_state, make_step, replicate, secure_keys, seeded_keys, shard_examples
-from jaxacct.training import gaussian_tree
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxacct.training import gaussian_tree, init_state, make_step, secure_keys, seeded_keys, shard_examples
+from jaxacct.training.schedules import constant
 
 def loss(params, example):
     x, y = example
@@ -31,10 +32,11 @@ params = {"a": jnp.asarray(draw.normal(size=(6, 8)), jnp.float32), "b": jnp.zero
 filter, schedule, optimizer = filters.approximate_gdp(0.2), constant(1.5, 0.15, 99), optax.adam(0.05)
 step = make_step(loss, optimizer, filter, schedule, clip_norm=0.5, physical_batch=8)
 examples = shard_examples(data)
+everywhere = NamedSharding(examples.mesh, PartitionSpec())
 for roots in (seeded_keys(0), secure_keys()):
     state = init_state(params, optimizer, filter, schedule, roots)
     ends = []
-    for rows, state in ((jax.tree.map(jnp.asarray, data), state), (examples, replicate(state, examples))):
+    for rows, state in ((jax.tree.map(jnp.asarray, data), state), (examples, jax.device_put(state, everywhere))):
         for number in range(12):
             state, report = step(state, rows)
         assert bool(report.admitted) and int(state.step) == 12

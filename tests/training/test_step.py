@@ -13,9 +13,6 @@ from jaxacct import filters
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import (
-    ReleasedValues,
-    adaptive,
-    constant,
     init_state,
     make_step,
     noisy_gradient,
@@ -23,9 +20,8 @@ from jaxacct.training import (
     planned_mechanism,
     seeded_keys,
     step_keys,
-    warmup_decay,
-    with_accuracy,
 )
+from jaxacct.training.schedules import ReleasedValues, adaptive, constant, warmup_decay
 
 
 def loss(params, example):
@@ -168,12 +164,12 @@ def test_a_step_compiles_once_and_keeps_float32():
     filter, schedule = filters.renyi(8.0, 1e-5, order=8.0), adaptive(2.0, 0.1, 20)
     step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, donate=True)
     chex.clear_trace_counter()
-    counted = jax.jit(chex.assert_max_traces(step.__wrapped__, 1))
+    counted = jax.jit(chex.assert_max_traces(step.whole.__wrapped__, 1))
     state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
     before = jax.config.jax_enable_x64
     for number in range(6):
         state, report = counted(state, DATA)
-        state = with_accuracy(state, 0.1 * number)
+        state = state.with_accuracy(0.1 * number)
     assert jax.config.jax_enable_x64 == before
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((state.params, state.opt_state)))
     assert bool(report.admitted)
@@ -223,11 +219,11 @@ SETTINGS = [
 # In a box's warm-up both noise and rate move: a table of twenty seconds.
 PLANS = [
     pytest.param(
-        *one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("sampled_gaussian", "warmup-decay") else ()
+        *one, schedule, marks=pytest.mark.slow if (one[0], schedule) == ("sampled_gaussian", "warmup_decay") else ()
     )
     for one in SETTINGS
-    for schedule in ("constant", "warmup-decay")
-    if (one, schedule) != (("approximate_gdp", 0.9), "warmup-decay")  # its rate passes where there is no analysis
+    for schedule in ("constant", "warmup_decay")
+    if (one, schedule) != (("approximate_gdp", 0.9), "warmup_decay")  # its rate passes where there is no analysis
 ]
 
 
@@ -252,7 +248,7 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     [
         (dict(filter="gdp", rate=0.5), "rate must be 1 for the gdp filter"),
         (dict(filter="approximate_gdp", rate=0.5), "rate must stay below 0.2 or above 0.8"),
-        (dict(filter="approximate_gdp", rate=0.9, schedule="warmup-decay"), "got 0.45"),
+        (dict(filter="approximate_gdp", rate=0.9, schedule="warmup_decay"), "got 0.45"),
         (dict(epsilon=-1.0), "epsilon must be"),
         (dict(delta=0.0), "delta must be"),
         (dict(rate=1.5), "rate must be"),

@@ -11,7 +11,9 @@ import numpy as np
 import optax
 
 from jaxacct import Gaussian, PoissonSampled, audit, filters
-from jaxacct.training import constant, init_state, load, make_step, seeded_keys
+from jaxacct.training import init_state, make_step, seeded_keys
+from jaxacct.training.demo import load_data
+from jaxacct.training.schedules import constant
 
 CLIP, LONG, PIECE, LEARNING = 1.0, 10.0, 256, 4.0
 
@@ -73,7 +75,7 @@ def loss(params, example):
 
 @functools.cache
 def digits():
-    return load("digits")
+    return load_data("digits")
 
 
 def place(number: int, key: jax.Array) -> audit.placed.Canaries:

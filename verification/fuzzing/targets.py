@@ -15,7 +15,7 @@ import atheris
 import click
 from dp_accounting import dp_event
 
-with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters.menus.cache",
+with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters.prices.kept",
                                          "jaxacct.cli", "jaxacct.interop"]):  # fmt: skip
     import jax.numpy as jnp
     import numpy as np
@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
     from jaxacct.cli import runs as _runs
     from jaxacct.cli import values as _values
-    from jaxacct.filters.menus import cache as _table_cache
+    from jaxacct.filters.prices import kept as _table_cache
     from jaxacct.interop import UnreadableEvent, from_dp_event
     from jaxacct.ledger import canonical, records
     from jaxacct.ledger.errors import LedgerCorrupted, LedgerError

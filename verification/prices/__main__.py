@@ -23,8 +23,8 @@ from typing import Any
 import jax
 
 from jaxacct import filters
-from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.priced_box import _VERSION
+from jaxacct.filters.prices.family import UNITS
+from jaxacct.filters.prices.sampled_gaussian import _VERSION
 from jaxacct.losses.grids.grid import LossGrid
 from verification.prices import brute, play
 from verification.prices.search import BOXES, search

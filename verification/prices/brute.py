@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxacct import RandomizedResponse, filters
 from jaxacct._numerics.host import on_device
-from jaxacct.filters.boxes import family as families
-from jaxacct.filters.boxes import kernels, lines
-from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.look_up import left_by_lines
+from jaxacct.filters.prices import family as families
+from jaxacct.filters.prices import kernels, lines
+from jaxacct.filters.prices.family import UNITS, Family
+from jaxacct.filters.prices.look_up import left_by_lines
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["box_of_coins", "box_of_gaussians", "menu"]

@@ -23,7 +23,7 @@ import numpy as np
 
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled
-from jaxacct.filters.boxes.family import UNITS
+from jaxacct.filters.prices.family import UNITS
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["best_play", "simulated", "weakest"]
@@ -73,7 +73,7 @@ def best_play(
     """delta of the best play of a few queries, from below, for `remove`, over the promised delta.
 
     Args:
-        box: a `PricedBoxFilter`.
+        box: a `SampledGaussianFilter`.
         queries: (sigma, rate) of each.
         scale: what prices are multiplied by.
         levels: of the lattice of budgets; a divisor of `UNITS`.

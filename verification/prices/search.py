@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.filters.boxes.family import UNITS
+from jaxacct.filters.prices.family import UNITS
 from verification.prices.inequality import Curves, worst_margins
 
 __all__ = ["BOXES", "Found", "search"]

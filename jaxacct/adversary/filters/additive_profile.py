@@ -14,7 +14,6 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
@@ -22,7 +21,9 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.marks import row_of
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
+from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 
 _STATEMENT = (
@@ -34,7 +35,7 @@ _STATEMENT = (
 
 
 @filter_class(SpentState, "additive_profile", "parameters")
-class AdditiveProfileFilter:
+class AdditiveProfileFilter(BaseFilter):
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
 
     Attributes:

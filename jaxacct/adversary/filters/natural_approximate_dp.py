@@ -16,11 +16,12 @@ from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import inflated
-from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.states import filter_class
+from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
@@ -43,7 +44,7 @@ class SymmetricLaw(PLD):
 
 
 @filter_class(ComposedState, "natural_approximate_dp", "parameters")
-class NaturalApproximateDPFilter:
+class NaturalApproximateDPFilter(BaseFilter):
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
 
     Attributes:

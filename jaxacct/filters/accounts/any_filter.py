@@ -26,13 +26,13 @@ from jaxacct.filters.accounts.examples import (
     INFINITY,
     as_bits,
     check_query,
-    for_norms,
     given_norms,
-    sensitivity_of,
     settle_norms,
 )
 from jaxacct.filters.base import Guarantee
 from jaxacct.filters.marks import mark_of, put_for, row_of
+from jaxacct.filters.queries import for_norms, sensitivity_of
+from jaxacct.filters.reasons import PerExampleReasons
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -60,7 +60,7 @@ class IndividualState(NamedTuple):
 
 
 @filter_class(IndividualState, "per_example", "filter", "examples")
-class IndividualFilter:
+class IndividualFilter(PerExampleReasons):
     """Any filter, once for each example; see `per_example`.
 
     Attributes:
@@ -81,6 +81,10 @@ class IndividualFilter:
         one = put_for(self.filter, self.filter.init(), None)
         each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), one)
         return IndividualState(each, jnp.zeros(self.examples, jnp.float32))
+
+    @property
+    def _common(self) -> Any:
+        return self.filter
 
     def _identity(self) -> list[Array]:
         mark = mark_of(self.filter)

@@ -6,7 +6,6 @@ the norms and the words and writes the words, in place, and who takes part is re
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand
 from jaxacct.filters import amounts
 from jaxacct.filters.marks import belongs, mark_of, row_of
+from jaxacct.filters.reasons import PerExampleReasons
 from jaxacct.filters.states import by_itself
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
@@ -87,19 +87,7 @@ def check_query(query: object, examples: int) -> None:
             raise ValueError(f"{name} must be one number for everybody, got an array of shape {np.shape(value)}")
 
 
-def sensitivity_of(query: Any) -> Any:
-    """The clip norm of a (sampled) Gaussian."""
-    return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
-
-
-def for_norms(query: Any, norms: Array) -> Any:
-    """What ``query`` is to examples of these norms: the same noise, their own sensitivity."""
-    if isinstance(query, Gaussian):
-        return Gaussian(query.sigma, norms)
-    return dataclasses.replace(query, mechanism=for_norms(query.mechanism, norms))
-
-
-class PerExampleFilter:
+class PerExampleFilter(PerExampleReasons):
     """One budget for each example, one int32 word each.
 
     A subclass says what a word means: `_charged` and `_allowed` run inside one compiled program.
@@ -107,6 +95,10 @@ class PerExampleFilter:
 
     common: Any
     examples: int
+
+    @property
+    def _common(self) -> Any:
+        return self.common
 
     def _identity(self) -> list[Array]:
         return [row_of(mark_of(self.common))]

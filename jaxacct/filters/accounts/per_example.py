@@ -9,17 +9,17 @@ import jax.numpy as jnp
 from jaxacct.filters.accounts.any_filter import IndividualFilter
 from jaxacct.filters.accounts.approximate_gdp import IndividualApproximateGDPFilter
 from jaxacct.filters.accounts.examples import check_examples
-from jaxacct.filters.accounts.priced_box import individual_box
-from jaxacct.filters.accounts.priced_menu import individual_menu
+from jaxacct.filters.accounts.menu import individual_menu
+from jaxacct.filters.accounts.sampled_gaussian import individual_box
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.base import Filter
-from jaxacct.filters.boxes.box_filter import PricedBoxFilter
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 
 _FAST = {
     ApproximateGDPFilter: IndividualApproximateGDPFilter,
-    PricedBoxFilter: individual_box,
-    PricedMenuFilter: individual_menu,
+    SampledGaussianFilter: individual_box,
+    MenuFilter: individual_menu,
 }
 _METHODS = ("init", "update", "spent", "remaining", "fraction")
 

@@ -20,11 +20,11 @@ from jaxacct.filters.accounts.examples import (
     ExamplesState,
     PerExampleFilter,
     as_bits,
-    sensitivity_of,
     settle_norms,
 )
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus.units import fraction_of
+from jaxacct.filters.prices.units import fraction_of
+from jaxacct.filters.queries import sensitivity_of
 
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS
@@ -96,7 +96,7 @@ def rows_of(clip: Array, bits: Array, rows: int) -> tuple[Array, Array]:
 
 @reentrant_x64
 def rows_for(noise: Array) -> int:
-    """Enough for noise multipliers in pieces, NaN for none: norms below all have the price of the quietest query."""
+    """Enough for noise multipliers in pieces, NaN for none: norms below all pay the least price."""
     found = np.asarray(amounts.join(noise))
     found = found[~np.isnan(found)]
     span = found.max() / found.min() if found.size else 1.0

@@ -161,7 +161,7 @@ def _mean_loss(parameters: Parameters, regime: str) -> tuple[Array, Array, Array
     good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf)
     good &= ((rate >= 0) & (rate < 0.2)) if regime == "small" else ((rate > 0.8) & (rate <= 1))
     gain = jnp.expm1(mu * mu) if regime == "small" else mu * mu
-    # A step so loud that its cost overflows is still clipped to what is left, hence a huge number and no
+    # A step with so little noise that its cost overflows is still clipped to what is left, hence a huge number and no
     # infinity.
     cost = jnp.minimum(inflated(rate * rate * gain / 2, 2.0**-50 * (1 + mu * mu)), 1e200)
     return jnp.where(good, jnp.where(mu * rate == 0, 0.0, cost), jnp.nan), mu, rate
@@ -179,7 +179,7 @@ def _update(
     """With ``partly`` a query that does not fit is admitted for what is left."""
     cost, _, _ = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
-    # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the account's range.
+    # The budget, rounded up as every charge is, never fits; it keeps the dearest step inside the account's range.
     asked = jnp.minimum(cost, budget)
     fits, charged = amounts.charge(state, asked, budget, amounts.EXACT)
     admitted = (asked >= 0) & _open(state)  # NaN if either is

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
+from jaxacct.filters.reasons import BaseFilter
 
 
-class AdditiveFilter:
+class AdditiveFilter(BaseFilter):
     """Budgets in ``pieces``, and an account for each; a subclass says what a query costs.
 
     ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
@@ -59,6 +63,10 @@ class AdditiveFilter:
     def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
         """`update` with costs instead of a query."""
         return _update(self.pieces, costs, state, self.squares)
+
+    def _covers(self, query: object) -> ArrayLike:
+        with jax.enable_x64(True):
+            return functools.reduce(operator.and_, [cost < np.inf for cost in jax.tree.leaves(self._cost(query))])
 
     def spent(self, state: Any) -> Any:
         """The cost of all that ran, rounded up, in the caller's float type."""

@@ -21,6 +21,7 @@ from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.printing import number
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
@@ -94,7 +95,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
 
 
 @filter_class(ResidueFilterState, "residue", "parameter", "rounds")
-class ResidueFilter:
+class ResidueFilter(BaseFilter):
     """A budget family, an update, and a certificate for every step; make it with `residue`.
 
     Attributes:

@@ -25,6 +25,7 @@ from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_pa
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
@@ -67,7 +68,7 @@ class ResidueState(NamedTuple):
 
 
 @filter_class(ResidueState, "gdp_residue", "mu", "slack")
-class GDPResidueFilter:
+class GDPResidueFilter(BaseFilter):
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
 
     Attributes:

@@ -8,15 +8,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct.filters import Prepared, amounts, prepare
-from jaxacct.filters.base import AroundFilter, Filter
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, covered, shrunk
+from jaxacct.filters import amounts, prepare
+from jaxacct.filters.around import AroundFilter
+from jaxacct.filters.base import Filter
+from jaxacct.filters.prices.entries import covered, shrunk
 from jaxacct.filters.printing import printed_as
+from jaxacct.filters.queries import as_sampled_gaussian
+from jaxacct.filters.residues.prepare import Prepared
 from jaxacct.mechanisms.base import Mechanism
 
 
@@ -58,6 +62,13 @@ class LevelsFilter(AroundFilter):
         admitted, after = self.filter.update(prepared, state)
         admitted = admitted & covered
         return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), after, state)
+
+    def _covers(self, query: object) -> ArrayLike:
+        return _cheapest(self.noise, self.rate, query)[1]
+
+    def _outside(self, query: object) -> str:
+        del query
+        return ""
 
 
 @reentrant_x64

@@ -12,19 +12,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import replaced
-from jaxacct.adversary import is_free, natural_filter_cost
-from jaxacct.adversary.naturals.compositions import Compositions
-from jaxacct.adversary.naturals.cost import TOLERANCE
-from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 from jaxacct.filters.states import filter_class
+from jaxacct.games.compositions import Compositions
+from jaxacct.games.freeness import is_free
+from jaxacct.games.natural_cost import TOLERANCE, natural_filter_cost
+from jaxacct.games.within_budget import Budget
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -69,7 +71,7 @@ class _Declared:
 
 
 @filter_class(NaturalState, "natural", "members", "rounds")
-class NaturalFilter:
+class NaturalFilter(BaseFilter):
     """Exact composition of a declared family's members against a budget; see `natural`.
 
     Attributes:
@@ -117,6 +119,9 @@ class NaturalFilter:
             ValueError: an object that is not in the family.
         """
         return _play(self.allowed, self._index(query), state)
+
+    def _covers(self, query: object) -> ArrayLike:
+        return (np.arange(self.members) == self._index(query)).any()
 
     def _index(self, query: object) -> Any:
         if is_scalar_query(query):

@@ -23,10 +23,10 @@ from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.given_laws import completed
+from jaxacct.games.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD

@@ -15,6 +15,7 @@ from jaxacct._numerics.pieces import join
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
+from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import pld_excess
@@ -26,7 +27,7 @@ _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and s
 
 
 @filter_class(ComposedState, "natural", "rounds", "relation")
-class UndeclaredNaturalFilter:
+class UndeclaredNaturalFilter(BaseFilter):
     """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
 
     Attributes:

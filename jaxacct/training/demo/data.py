@@ -21,7 +21,7 @@ from jaxacct.training.demo.dataset import Dataset, from_openml, unpacked
 DATASETS = ("digits", "adult", "mnist")
 
 
-def load(name: str, path: str | Path | None = None) -> Dataset:
+def load_data(name: str, path: str | Path | None = None) -> Dataset:
     """The data set ``name``: "digits" (bundled), "adult" or "mnist" (from ``path``; without one, OpenML).
 
     Raises:

@@ -17,7 +17,7 @@ from jaxacct import _validate
 MODELS = ("linear", "mlp", "conv")
 
 
-class Functional(NamedTuple):
+class Network(NamedTuple):
     """A classifier as parameters and pure functions.
 
     Attributes:
@@ -32,7 +32,7 @@ class Functional(NamedTuple):
     loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
 
 
-def functional(model: object, variables: object = None) -> Functional:
+def from_flax(model: object, variables: object = None) -> Network:
     """``model``, called on a batch, as pure functions of its parameters.
 
     Args:
@@ -52,7 +52,7 @@ def functional(model: object, variables: object = None) -> Functional:
         scores = logits(params, x[None])[0]
         return optax.softmax_cross_entropy_with_integer_labels(scores, y)
 
-    return Functional(params, logits, loss)
+    return Network(params, logits, loss)
 
 
 def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]:
@@ -113,7 +113,7 @@ class ConvNet(nnx.Module):
         return self.head(x.reshape(x.shape[0], -1))
 
 
-def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden: int = 64) -> Functional:
+def build_network(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden: int = 64) -> Network:
     """A fresh network for examples of ``shape``: "linear", "mlp" (one hidden layer) or "conv" (images only).
 
     Args:
@@ -142,7 +142,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
             f"shape, classes and hidden must give at most 2**28 parameters, got {shape}, {classes} and {hidden}"
         )
     if name != "conv":
-        return functional(Mlp((features, hidden, classes) if name == "mlp" else (features, classes), rngs=rngs))
+        return from_flax(Mlp((features, hidden, classes) if name == "mlp" else (features, classes), rngs=rngs))
     if len(shape) != 3:
         raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
-    return functional(ConvNet(shape, classes, rngs=rngs))
+    return from_flax(ConvNet(shape, classes, rngs=rngs))

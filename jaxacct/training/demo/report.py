@@ -13,7 +13,7 @@ from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.mechanisms import Composed
 from jaxacct.training.budget import Budget
-from jaxacct.training.loop import Outcome, StepRecord
+from jaxacct.training.loop import FitResult, StepRecord
 from jaxacct.training.schedules import step_mechanism
 
 # A PLD composition takes at most this many different mechanisms in reasonable time.
@@ -47,7 +47,7 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     )
 
 
-def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Report]:
+def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, Report]:
     """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
@@ -60,7 +60,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Re
     import jaxacct
     from jaxacct import filters
 
-    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.scalar(_validate.probability, delta=delta)
     guarantee = budget.filter.guarantee
@@ -106,7 +106,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Re
 
 
 def make_report(
-    outcome: Outcome,
+    outcome: FitResult,
     budget: Budget,
     *,
     delta: float,
@@ -127,7 +127,7 @@ def make_report(
         settings: what the run was asked for, public.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
-    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.instance(dict, data=data, settings=settings)
     if not isinstance(seeded, bool):

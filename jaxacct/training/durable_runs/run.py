@@ -35,7 +35,8 @@ from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.durable_runs.records import agree, check, history
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, same_roots
 from jaxacct.training.sharding import number_of
-from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
+from jaxacct.training.state import Proposal, StepReport, TrainState
+from jaxacct.training.step import Step
 
 
 class DurableRun:
@@ -51,7 +52,7 @@ class DurableRun:
 
     def __init__(
         self,
-        split: SplitStep,
+        step: Step,
         journal: Journal,
         checkpoints: Checkpoints,
         state: TrainState,
@@ -59,7 +60,7 @@ class DurableRun:
         every: int,
         ahead: int,
     ):
-        self._split, self._journal, self._checkpoints = split, journal, checkpoints
+        self._step, self._journal, self._checkpoints = step, journal, checkpoints
         self._every, self._ahead = every, ahead
         self._paid: deque[Proposal] = deque()
         records = journal.records
@@ -117,7 +118,7 @@ class DurableRun:
             self.save(state)
         if not self._paid:
             self._paid.extend(self._charge(state, number_of(data)))
-        state, report = self._split.take(state, self._paid.popleft(), data)
+        state, report = self._step.take(state, self._paid.popleft(), data)
         if bool(report.admitted):
             self._next = number + 1
             norm = float(report.gradient_norm)
@@ -143,7 +144,7 @@ class DurableRun:
         ahead = state._replace(filter_state=self._filter_state)
         paid = []  # none is taken before the disk has all of them
         for offset in range(self._ahead):
-            proposal = self._split.ask(ahead, size)
+            proposal = self._step.ask(ahead, size)
             paid.append(proposal)
             report = proposal.report
             if not bool(report.admitted):
@@ -183,7 +184,7 @@ class DurableRun:
 @contextlib.contextmanager
 def durable_run(
     folder: str | Path,
-    split: SplitStep,
+    step: Step,
     state: TrainState,
     filter: Filter,
     *,
@@ -195,9 +196,9 @@ def durable_run(
 ) -> Iterator[DurableRun]:
     """Opens a run whose spent budget survives being killed at any moment, in ``folder``::
 
-        split = training.make_split_step(loss, optimizer, budget, schedule, clip_norm=1.0)
+        step = training.make_step(loss, optimizer, budget, schedule, clip_norm=1.0)
         state = training.init_state(params, optimizer, budget, schedule, training.fresh_keys())
-        with training.durable_run("run", split, state, budget, resume=True) as run:
+        with training.durable_run("run", step, state, budget, resume=True) as run:
             outcome = training.fit(run.step, run.state, data, steps=1000, evaluate=accuracy, before=run)
             run.save(outcome.state)
 
@@ -208,10 +209,10 @@ def durable_run(
 
     Args:
         folder: ``journal`` and ``checkpoints`` lie in it.
-        split: from :func:`jaxacct.training.make_split_step`.
+        step: from :func:`jaxacct.training.make_step`; no sampler of whole epochs, no per-example filter.
         state: from :func:`jaxacct.training.init_state`: the shapes, and the parameters of a new run, which must be
             public (not fitted to the private data) on every start.
-        filter: the one in ``split``; its budget may not change between attempts.
+        filter: the one in ``step``; its budget may not change between attempts.
         resume: go on with the run in ``folder``, or start one if there is none.
         every: steps between checkpoints: the most that a kill loses, with ``ahead``.
         ahead: steps that are charged with one wait for the disk. Above 1 only for schedules that are fixed in advance:
@@ -226,12 +227,14 @@ def durable_run(
         OSError: the folder cannot be read or written.
     """
     _validate.whole(every=every, ahead=ahead)
-    _validate.instance(SplitStep, split=split)
+    _validate.instance(Step, step=step)
     _validate.instance(TrainState, state=state)
     _validate.instance(dict | None, settings=settings)
     _validate.function(keys=keys)
     _validate.truth(resume=resume)
-    if ahead > 1 and split.adaptive:
+    if step.unkept:
+        raise ValueError(f"step must be one whose charges a journal can hold: {step.unkept}")
+    if ahead > 1 and step.adaptive:
         raise ValueError(f"ahead must be 1 for a schedule that looks at releases, got {ahead}")
     if jax.process_count() > 1:
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
@@ -256,7 +259,7 @@ def durable_run(
         check_state(filter, state.filter_state)
         if not journal.records:
             journal.append(header)
-        yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)
+        yield DurableRun(step, journal, checkpoints, state, keys, every, ahead)
 
 
 def _kept(state: TrainState) -> dict[str, object]:

@@ -8,8 +8,8 @@ import pytest
 import jaxacct
 from jaxacct import GDP, PLD, Laplace, LossGrid, PrivacyProfile, RandomizedResponse
 from jaxacct.adversary import natural_filter_cost
-from jaxacct.adversary.lattice_laws import lattice_for, laws_of
-from jaxacct.adversary.naturals.compositions import Compositions
+from jaxacct.games.compositions import Compositions
+from jaxacct.games.lattice_laws import lattice_for, laws_of
 
 LOG2 = math.log(2)
 GRID = LossGrid(LOG2 / 16, -80, 161)

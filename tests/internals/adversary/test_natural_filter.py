@@ -10,8 +10,8 @@ from jaxacct import GDP
 from jaxacct.adversary import (
     is_free,
 )
-from jaxacct.adversary.naturals.compositions import Compositions
-from jaxacct.adversary.naturals.within_budget import mu_needed
+from jaxacct.games.compositions import Compositions
+from jaxacct.games.within_budget import mu_needed
 from tests.adversary.test_natural_filter import response, zero
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxacct.filters.boxes.words import least_of, packed, rounded_down, unpacked
+from jaxacct.filters.prices.packed import least_of, packed, rounded_down, unpacked
 
 
 @pytest.mark.parametrize(("slack", "far"), [(1e-9, 1e-3), (1e-14, 1e-6), (0.5, 0.5)])

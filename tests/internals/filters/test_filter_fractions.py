@@ -13,13 +13,14 @@ import pytest
 
 from jaxacct import PLD, LossGrid, adversary, filters
 from jaxacct.filters import amounts
+from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.marks import marked
 from jaxacct.filters.residues import on_grid as _composed_law
 
 natural = importlib.import_module("jaxacct.filters.residues.natural")
 undeclared_filter = importlib.import_module("jaxacct.filters.residues.undeclared")
 approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
-units = importlib.import_module("jaxacct.filters.menus.units")
+units = importlib.import_module("jaxacct.filters.prices.units")
 
 
 def ledger_of(*shares):
@@ -39,7 +40,7 @@ def test_a_ledgers_fraction_is_its_own_of_two_the_larger_and_of_orders_what_they
     def read():
         ledgers = filters.gdp(0.7), filters.pure_dp(0.7), filters.odometer(filters.zcdp(3.0))
         both = filters.approximate_zcdp(0.5, 1e-6)
-        several = filters.AnyOrderFilter(amounts.split(np.ones(3)), (8.0, 16.0, 12.0))
+        several = AnyOrderFilter(amounts.split(np.ones(3)), (8.0, 16.0, 12.0))
         return (
             [ledger.fraction(marked(ledger, one(part))) for ledger in ledgers],
             [ledger.fraction(marked(ledger, just_more)) for ledger in ledgers],
@@ -65,7 +66,7 @@ def test_a_ledgers_fraction_is_its_own_of_two_the_larger_and_of_orders_what_they
 
 def test_an_order_that_is_out_reads_as_infinitely_spent_and_stays_out():
     rho = np.array([1.0, 0.25])
-    ledger = filters.AnyOrderFilter(amounts.split(rho), (8.0, 16.0))
+    ledger = AnyOrderFilter(amounts.split(rho), (8.0, 16.0))
     costs = np.array([0.6 * rho[0], 200.0 * rho[1]])
 
     @jax.jit

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters import PricedMenuFilter, amounts
+from jaxacct.filters import amounts
+from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.additive.gdp import GDPFilter
 from jaxacct.filters.marks import put
+from jaxacct.filters.prices.menu import MenuFilter
 
 SIGMA, RATE = np.geomspace(1.0, 4.0, 7).astype(np.float32), np.float32(0.1)
 PRICES, BUDGET, NOBODY = np.rint(160 * SIGMA**-2.0).astype(np.int32), 1000, 2**31 - 1
@@ -28,8 +31,8 @@ BAD = np.array([np.nan, np.inf, -np.inf, -1.0, -1e-45, -0.0], np.float32)
 def menu_ledger(examples, budget=BUDGET):
     """A ledger without its table: only the guarantee needs that."""
     noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (SIGMA, np.full(7, RATE)))
-    common = PricedMenuFilter(PRICES, np.int32(budget), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
-    return filters.IndividualPricedMenuFilter(common, examples, 3 << 7)
+    common = MenuFilter(PRICES, np.int32(budget), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
+    return IndividualMenuFilter(common, examples, 3 << 7)
 
 
 def words(state):
@@ -152,7 +155,7 @@ def test_rates_of_their_own_are_priced_one_by_one():
     ids=["gdp", "renyi"],
 )
 def test_any_filter_mapped_over_examples_is_that_filter_for_each(common):
-    step = Gaussian(np.float32(2.0)) if isinstance(common, filters.GDPFilter) else STEP
+    step = Gaussian(np.float32(2.0)) if isinstance(common, GDPFilter) else STEP
     ledger = filters.per_example(common, examples=4)
     norms = np.float32([1.0, 0.5, 0.0, np.nan])
     state, alone = ledger.init(), [common.init() for _ in range(4)]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jaxacct import Gaussian, filters
 from jaxacct.filters import amounts
+from jaxacct.filters.additive.renyi import RenyiFilter
 
 
 def units(state) -> int:
@@ -28,7 +29,7 @@ def ledger():
     """Divergences against a budget of exactly rho (a Rényi filter built around it)."""
 
     def make(rho):
-        return filters.RenyiFilter(amounts.split(rho), 8.0)
+        return RenyiFilter(amounts.split(rho), 8.0)
 
     return make
 
@@ -39,7 +40,7 @@ def ledger():
     shares=st.lists(st.floats(1e-30, 0.3) | st.floats(1e-3, 0.3), min_size=1, max_size=12),
 )
 def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
-    ledger = filters.RenyiFilter(amounts.split(budget), 8.0)
+    ledger = RenyiFilter(amounts.split(budget), 8.0)
     state, truth = ledger.init(), Fraction(0)
     limit = Fraction(budget) * (1 + Fraction(1, 1 << 40))
     for s in shares:

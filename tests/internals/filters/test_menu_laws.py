@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, Gaussian, LossGrid, PrivacyProfile
-from jaxacct.filters.menus import laws as _menu_laws
+from jaxacct.filters.prices import laws as _menu_laws
 
 
 def gaussians(menu, grid):

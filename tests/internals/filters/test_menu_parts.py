@@ -11,17 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
-from jaxacct.filters import amounts
-from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.filters.menus import gaussian_menu as _menus
-from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.laws import MenuLaws
+from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP
+from jaxacct.filters import amounts, queries
+from jaxacct.filters.prices import entries as _menus
+from jaxacct.filters.prices import kept as _table_cache
+from jaxacct.filters.prices import menu_table as _budget_table
+from jaxacct.filters.prices.laws import MenuLaws
+from jaxacct.filters.prices.menu import MenuFilter
 
 # The package's names for these are the functions'.
-menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
-kept_table = importlib.import_module("jaxacct.filters.menus.kept_table")
-online = importlib.import_module("jaxacct.filters.menus.online")
+menu_table = importlib.import_module("jaxacct.filters.prices.menu")
+kept_table = importlib.import_module("jaxacct.filters.prices.menu_prices")
+online = importlib.import_module("jaxacct.filters.prices.online")
 RNG = np.random.default_rng(4)
 
 
@@ -131,7 +132,7 @@ def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tm
 
 def _priced(budget, prices):
     """A filter of which these two are known, and no table was made."""
-    made = object.__new__(filters.PricedMenuFilter)
+    made = object.__new__(MenuFilter)
     for name, value in (("budget", np.int32(budget)), ("prices", np.array(prices, np.int32))):
         object.__setattr__(made, name, value)
     return made
@@ -160,7 +161,7 @@ def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anythi
     def sampled(one, rate):
         return jax.tree.unflatten(jax.tree.structure(PoissonSampled(one, 0.1)), [*jax.tree.leaves(one), rate])
 
-    read = _menus.as_sampled_gaussian
+    read = queries.as_sampled_gaussian
     assert [float(x) for x in read(build(3.0, 2.0))] == [1.5, 1.0]
     assert [float(x) for x in read(sampled(sampled(build(3.0, 2.0), 0.5), 0.25))] == [1.5, 0.125]
     for sigma, sensitivity in ((0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, -1.0), (-1.0, -1.0), (np.nan, 1.0)):
@@ -176,9 +177,9 @@ def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anythi
         assert (hair.mechanism.sigma, hair.rate) == (least * (1 - 2.0**-45), min(most * (1 + 2.0**-45), 1.0))
     other = GDP(1.0)
     assert _menus.shrunk(other) is other
-    parts = _menus.parts_of(Composed([Gaussian(1.0), Composed([Gaussian(2.0)], 3)], [2, 5]))
+    parts = queries.parts_of(Composed([Gaussian(1.0), Composed([Gaussian(2.0)], 3)], [2, 5]))
     assert [(part.sigma, float(n)) for part, n in parts] == [(1.0, 2.0), (2.0, 15.0)]
-    assert _menus.parts_of(other) == [(other, 1.0)]
+    assert queries.parts_of(other) == [(other, 1.0)]
 
 
 def test_a_menu_that_is_not_the_ledgers_is_no_schedule():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxacct.filters.boxes import family as families
-from jaxacct.filters.boxes import kernels, lines
+from jaxacct.filters.prices import family as families
+from jaxacct.filters.prices import kernels, lines
 from jaxacct.losses.grids.grid import LossGrid
 from verification.prices import brute, search
 from verification.prices.inequality import Curves, worst_margins

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from jaxacct import filters
-from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.gaussian_menu import shrunk
-from jaxacct.filters.menus.laws import delta_of, menu_laws
+from jaxacct.filters.prices import kept as _table_cache
+from jaxacct.filters.prices import menu_table as _budget_table
+from jaxacct.filters.prices.entries import shrunk
+from jaxacct.filters.prices.laws import delta_of, menu_laws
 
-module = importlib.import_module("jaxacct.filters.menus.kept_table")  # the room's name is the function's
+module = importlib.import_module("jaxacct.filters.prices.menu_prices")  # the room's name is the function's
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 

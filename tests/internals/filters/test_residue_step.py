@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.pieces import join, split_up
-from jaxacct.filters import Prepared
+from jaxacct.filters.residues.prepare import Prepared
 
 module = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 UNITS = F(1, 2**46)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid
-from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.laws import MenuLaws
+from jaxacct.filters.prices import menu_table as _budget_table
+from jaxacct.filters.prices.laws import MenuLaws
 
 SIZE, BELOW, ABOVE, N = 9, 2, 3, 16
 RNG = np.random.default_rng(11)

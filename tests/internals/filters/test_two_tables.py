@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.filters.boxes import table
-from jaxacct.filters.boxes.look_up import either
 from jaxacct.filters.marks import marked
+from jaxacct.filters.prices import grid_table as table
+from jaxacct.filters.prices.look_up import either
 
 UNITS = 2_000_000_000
 

@@ -12,7 +12,7 @@ from scipy.special import erfcx
 
 from jaxacct._numerics.arrays import erfc
 from jaxacct._numerics.log1p import log1p
-from jaxacct.filters.boxes.kernels import ACCURACY, gaussian_excess
+from jaxacct.filters.prices.kernels import ACCURACY, gaussian_excess
 
 UNIT = 2.0**-53
 UNITS = {"exp": 4, "expm1": 6, "log": 4, "log1p": 4, "sin": 2, "cos": 2, "arcsinh": 6, "arctan2": 4, "hypot": 4}

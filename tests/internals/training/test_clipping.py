@@ -5,12 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import (
-    add_gaussian_noise,
-    clipped_gradient_sum,
-    fixed_point,
-    largest_sigma,
-)
+from jaxacct.training import add_gaussian_noise, clipped_gradient_sum, fixed_point, largest_sigma
 from tests.training.test_clipping import exact_norm, loss, problem
 
 

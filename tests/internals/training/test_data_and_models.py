@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxacct.training import load
+from jaxacct.training.demo import load_data
 from jaxacct.training.demo.adult import encode
 from tests.training.test_data_and_models import ROW, with_fields
 
@@ -39,7 +39,7 @@ def test_openml_rows_become_the_same_features(monkeypatch):
     Bunch.categories = categories
     Bunch.data[0, 1] = np.nan  # a missing workclass
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *a, **k: Bunch)
-    data = load("adult")
+    data = load_data("adult")
     assert (len(data.train_y), len(data.test_y)) == (3, 16_281)
     features = np.concatenate([data.train_x, data.test_x])
     assert (features == encode([ROW])[0]).all(axis=1).sum() == 16_283

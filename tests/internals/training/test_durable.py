@@ -2,9 +2,7 @@
 
 import pytest
 
-from jaxacct.training import (
-    Journal,
-)
+from jaxacct.training import Journal
 from jaxacct.training.durable_runs import records as _records
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")

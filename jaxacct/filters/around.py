@@ -1,0 +1,46 @@
+"""`AroundFilter`: base of the filters that pass on what they do not say themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct.filters.base import Around, Guarantee
+from jaxacct.filters.reasons import BaseFilter
+
+
+class AroundFilter(Around, BaseFilter):
+    """A filter around another, ``filter``, whose state it has; what a subclass does not say is the inner filter's."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The inner filter's."""
+        return self.filter.guarantee
+
+    def init(self) -> Any:
+        """The inner filter's state with nothing spent."""
+        return self.filter.init()
+
+    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+        """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
+        return self.filter.update(query, state)
+
+    def spent(self, state: Any) -> Any:
+        """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
+        return self.filter.spent(state)
+
+    def remaining(self, state: Any) -> Any:
+        """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
+        return self.filter.remaining(state)
+
+    def fraction(self, state: Any) -> Array:
+        """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
+        return self.filter.fraction(state)
+
+    def _covers(self, query: object) -> ArrayLike:
+        return self.filter._covers(query)
+
+    def _outside(self, query: object) -> str:
+        return self.filter._outside(query)

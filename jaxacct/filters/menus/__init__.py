@@ -1,1 +1,0 @@
-"""Filters for declared queries: prices certified on a table of budgets (`menu`)."""

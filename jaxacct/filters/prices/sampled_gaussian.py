@@ -1,0 +1,146 @@
+"""Makes the filter for Poisson-sampled Gaussians whose noise and rate lie in given ranges: `sampled_gaussian`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import certified
+from jaxacct.filters.prices.entries import covered, narrow
+from jaxacct.filters.prices.family import UNITS, prepared
+from jaxacct.filters.prices.grid_table import box_tables, within
+from jaxacct.filters.prices.kept import Progress, digest, kept
+from jaxacct.filters.prices.packed import least_of, unpacked
+from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
+
+_VERSION = 10  # of the table format and algorithm: increase it to invalidate cached tables
+
+
+def sampled_gaussian(
+    *,
+    sigma: float | tuple[float, float],
+    rate: float | tuple[float, float],
+    epsilon: float,
+    delta: float,
+    extra: Sequence[Mechanism] = (),
+    cache: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+) -> SampledGaussianFilter:
+    """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP, for all sampled Gaussians of a box.
+
+    Noise and rate of each step may be chosen freely in the box, by looking at all earlier outputs, inside a compiled
+    step. The price of a step depends on its noise and rate and on the budget left: it is the least one for which the
+    promise for the budget left, composed with the step, is certified to stay below the promise before it
+    (docs/theorems/priced-box.md). It uses no central limit theorem and no Rényi conversion.
+
+    The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
+    as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
+    Where a wide box has queries that can run a few times only, it has two tables: an account's first query picks the
+    one in which it is cheaper, for good, and the other kind is dearer from then on (docs/filters.md has figures).
+
+    Args:
+        sigma: the smallest and the largest noise multiplier (noise over sensitivity), > 0; or one number. Steps with
+            more noise pay for the largest.
+        rate: the smallest and the largest sampling rate in (0, 1]; or one number.
+        epsilon: target, > 0 and at most 100.
+        delta: target, strictly between 0 and 1.
+        extra: further mechanisms with scalar, concrete parameters, asked for by their position: a `Laplace` release of
+            an accuracy, a `Gaussian` on all records.
+        cache: whether to look for the table on disk, and to leave it there.
+        progress: called as ``progress(done, total)`` while the table grows.
+
+    Raises:
+        ValueError: a bad argument (named), or ranges of which the least noise at the largest rate misses the
+            target at once.
+    """
+    if _validate.is_traced((sigma, rate, epsilon, delta, extra)):
+        raise ValueError(
+            "sampled_gaussian needs concrete arguments, got a traced one: call it outside jit, vmap and grad"
+        )
+    _validate.numbers(sigma=sigma, rate=rate)
+    _validate.scalar(epsilon=epsilon, delta=delta)
+    if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
+        raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
+    _validate.positive(sigma=sigma, epsilon=epsilon)
+    _validate.finite(sigma=sigma)
+    _validate.rate(rate=rate)
+    _validate.greater(0.0, rate=rate)
+    _validate.at_most(100.0, epsilon=epsilon)
+    _validate.probability(delta=delta)
+    _validate.instance(bool | np.bool_, cache=cache)
+    if progress is not None:
+        _validate.function(progress=progress)
+    if not isinstance(extra, Sequence) or not all(isinstance(one, Mechanism) for one in extra):
+        raise ValueError(f"extra must be a sequence of mechanisms, got {extra!r:.200}")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(extra))):
+        raise ValueError("extra must hold mechanisms with scalar parameters, got an array of settings")
+    noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
+    if noises[0] > noises[1] or rates[0] > rates[1]:
+        raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
+    # A float32 program's queries at the low-noise ends of the ranges are inside.
+    least, most = (float(end) for end in covered(noises[0], rates[1]))
+    noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
+    rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
+    return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
+
+
+def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:
+    """A box with a single table for the same ranges and target, from the disk or computed."""
+    if box.other is None:
+        return box
+    with jax.enable_x64(True):
+        noises, rates = ((float(x[0]), float(x[-1])) for x in (amounts.join(box.sigmas), amounts.join(box.rates)))
+    return _made(noises, rates, box.target, [], True, None, two=False)
+
+
+def _made(
+    noises: tuple[float, float],
+    rates: tuple[float, float],
+    target: tuple[float, float],
+    extra: Sequence[Mechanism],
+    cache: bool,
+    progress: Progress,
+    *,
+    two: bool,
+) -> SampledGaussianFilter:
+    key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
+
+    def make() -> dict[str, np.ndarray]:
+        tables = box_tables(noises, rates, *target, extra, two, progress or (lambda done, total: None))
+        return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
+
+    arrays = kept(key, make, cache)
+    first, *others = (
+        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target)
+        for end in (" 0", " 1")
+        if f"prices{end}" in arrays
+    )
+    if not others:
+        return first
+    if not all(np.array_equal(getattr(first, name), getattr(others[0], name)) for name in ("sigmas", "rates")):
+        raise ArithmeticError("both tables of a box must have the same noise multipliers and rates")
+    return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
+
+
+def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> SampledGaussianFilter:
+    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
+    profile = certified(kept["promised"], grid, *target)
+    width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
+    inside = within(kept["support"], grid.size)
+    excess = np.zeros(inside.shape)
+    excess[inside] = unpacked(kept["excess"], least_of(slack, far))
+    family = prepared(grid, kept["nodes"] / UNITS, excess, width, slack, far)
+    with jax.enable_x64(True):
+        sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
+    nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
+    excess = np.asarray(profile.excess)
+    return SampledGaussianFilter(
+        kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family
+    )

@@ -1,0 +1,58 @@
+"""What a query is: a number, a position in a list, a Gaussian sampled some times, or several mechanisms in a row."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.host import floats
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+
+
+@np.errstate(all="ignore")
+def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
+    """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
+
+    NaN where a parameter makes no sense. Inside ``enable_x64``.
+    """
+    if isinstance(query, Gaussian):
+        xp, sigma, sensitivity = floats(query.sigma, query.sensitivity)
+        return xp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, np.nan), 1.0
+    if isinstance(query, PoissonSampled):
+        inner = as_sampled_gaussian(query.mechanism)
+        xp, rate = floats(query.rate)
+        rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
+        return None if inner is None else (inner[0], inner[1] * rate)
+    return None
+
+
+def parts_of(query: object) -> list[tuple[object, Array]]:
+    """Each mechanism of a query and how often it runs."""
+    if isinstance(query, Composed):
+        return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
+    return [(query, 1.0)]
+
+
+def position_of(query: object) -> Array | None:
+    """The position in a list of entries that a query is; None for a mechanism."""
+    if isinstance(query, (int, np.integer)) and not isinstance(query, bool | np.timedelta64):
+        return np.int32(np.clip(query, -1, 2**31 - 1))
+    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
+    return query if array else None
+
+
+def sensitivity_of(query: Any) -> Any:
+    """The clip norm of a (sampled) Gaussian."""
+    return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
+
+
+def for_norms(query: Any, norms: Array) -> Any:
+    """What ``query`` is to examples of these norms: the same noise, their own sensitivity."""
+    if isinstance(query, Gaussian):
+        return Gaussian(query.sigma, norms)
+    return dataclasses.replace(query, mechanism=for_norms(query.mechanism, norms))

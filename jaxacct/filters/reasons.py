@@ -1,0 +1,143 @@
+"""`Reason`: why a filter admits or refuses a query, as a number inside programs and as a sentence outside."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.marks import belongs
+from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of
+
+
+class Reason(enum.IntEnum):
+    """What `reason` of a filter returns, as an int32."""
+
+    ADMITTED = 0
+    SPENT = 1
+    """The query costs more than is left, or may not follow those that ran."""
+    OUTSIDE = 2
+    """No state admits it: it is none of the queries that the filter was made for."""
+    INVALID = 3
+    """A parameter, or a norm, is NaN or out of its domain."""
+    HALTED = 4
+    """The run had ended before; a training loop's reason, of no filter by itself."""
+    FOREIGN_STATE = 5
+    """The state was made by another filter."""
+
+
+_SENTENCES = {
+    Reason.ADMITTED: "the query is admitted",
+    Reason.SPENT: "the query costs more than is left of the budget",
+    Reason.OUTSIDE: "the query is outside of what this filter was made for",
+    Reason.INVALID: "the query has a parameter that is NaN or out of its domain",
+    Reason.HALTED: "the run had been refused a query, or had spent its budget, and goes on no more",
+    Reason.FOREIGN_STATE: "the state was made by another filter; filters.check_state says more",
+}
+
+
+def sentence(reason: ArrayLike, filter: Any = None, query: object = None) -> str:
+    """A reason in words; of a query outside of its filter's range, with the numbers.
+
+    Args:
+        reason: from `reason` of a filter, or a training report; a concrete number.
+        filter, query: what was asked, if the sentence is to name the numbers.
+
+    Raises:
+        ValueError: a number that is no `Reason`.
+    """
+    _validate.scalar(reason=reason)
+    if _validate.is_traced(reason) or float(np.asarray(reason)) not in list(Reason):
+        raise ValueError(f"reason must be one filters.Reason, got {reason!r:.200}")
+    found = Reason(int(np.asarray(reason)))
+    if found is Reason.OUTSIDE and isinstance(filter, BaseFilter) and query is not None:
+        return filter._outside(query) or _SENTENCES[found]
+    return _SENTENCES[found]
+
+
+class BaseFilter:
+    """What every filter says of a query beside `update`."""
+
+    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+        """Why `update` admits or refuses ``query``: a `Reason`, int32 of the accounts' shape, inside programs too.
+
+        Args:
+            query, state: as for `update`.
+            admitted: what `update` said of them, if it was asked already.
+        """
+        return _reason(self, query, state, self.update(query, state)[0] if admitted is None else admitted)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _covers(self, query: object) -> ArrayLike:
+        """Whether ``query`` is one that the filter was made for: some state may admit it."""
+        del query
+        return True
+
+    def _outside(self, query: object) -> str:
+        """In what way ``query`` is not covered; nothing where no more is known."""
+        del query
+        return ""
+
+
+class PerExampleReasons:
+    """The same of a filter with an account for each example."""
+
+    @property
+    def _common(self) -> Any:
+        """The filter that everybody has an account of."""
+        raise NotImplementedError
+
+    def _covers(self, query: Any) -> ArrayLike:
+        asked, norms = query
+        norms, clip = jnp.asarray(norms, jnp.float64), sensitivity_of(asked)
+        return self._common._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))
+
+    def reason(self, query: object, norms: ArrayLike, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+        """Why each example takes part or does not: a `Reason`, int32 of shape ``(examples,)``. Private.
+
+        `Reason.INVALID` is also that of an example whose norm is 0, which has nothing to contribute.
+
+        Args:
+            query, norms, state: as for `update`.
+            admitted: what `update` said of them, if it was asked already.
+        """
+        taking = self.update(query, norms, state)[0] if admitted is None else admitted  # pyright: ignore[reportAttributeAccessIssue]
+        return _reason(self, (query, norms), state, taking)
+
+
+def _reason(filter: Any, query: Any, state: Any, admitted: ArrayLike) -> Array:
+    with jax.enable_x64(True):
+        admitted = jnp.asarray(admitted)
+        found = jnp.where(_shaped(filter._covers(query), admitted), np.int32(Reason.SPENT), np.int32(Reason.OUTSIDE))
+        for wrong in _wrong(query):
+            found = jnp.where(_shaped(wrong, admitted), np.int32(Reason.INVALID), found)
+        found = jnp.where(_shaped(belongs(filter, state), admitted), found, np.int32(Reason.FOREIGN_STATE))
+        return jnp.where(admitted, np.int32(Reason.ADMITTED), found)
+
+
+def _shaped(value: ArrayLike, like: Array) -> Array:
+    """A truth for each account; a query's further axes, as of a law's masses, count together."""
+    value = jnp.asarray(value)
+    while value.ndim > like.ndim:
+        value = value.any(-1)
+    return jnp.broadcast_to(value, like.shape)
+
+
+def _wrong(query: Any) -> list[Array]:
+    """Where each parameter of a query, or of one with norms, makes no sense."""
+    if isinstance(query, tuple):
+        query, norms = query
+        return [*_wrong(query), ~((jnp.asarray(norms) > 0) & jnp.isfinite(jnp.asarray(norms)))]
+    if isinstance(query, np.ma.MaskedArray):
+        query = np.ma.filled(query.astype(float), np.nan)
+    numbers = [query] if is_scalar_query(query) else []
+    for part, _ in [] if numbers else parts_of(query):
+        gaussian = as_sampled_gaussian(part)
+        numbers.extend(jax.tree.leaves(part) if gaussian is None else gaussian)
+    return [~(jnp.asarray(number) >= 0) for number in numbers]

@@ -1,0 +1,1 @@
+"""Games of adaptive analysts on finite pairs: their worst cases, and what natural filters cost."""

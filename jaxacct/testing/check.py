@@ -1,0 +1,282 @@
+"""`check_step`: replays a training step on neighbours with the same randomness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.testing.charged import Charged, charged, wrong_sampler
+from jaxacct.testing.findings import Checked, Leak
+from jaxacct.testing.noise import noise_leaks, noise_variances
+from jaxacct.testing.pairs import NOT_FINITE, RELATIONS, Neighbours, opposite
+from jaxacct.testing.pairs import neighbours as made_neighbours
+from jaxacct.testing.releases import NOISE, PUBLIC
+from jaxacct.testing.replay import Program, Seen, as_array
+
+_TOLERANCE = 1e-3  # of a sensitivity, for rounding
+_SEEN = 4  # keys under which a pair is compared once its record takes part
+_ROWS = 32  # whose part in samples is watched
+_ROUNDING = 1e-5  # what programs of other shapes may differ by
+
+_UNSEEN = (
+    "what the step keeps, prints, logs or times outside of what it returns, and runs that were thrown away",
+    "the quality of the generator, who knows the keys, and keys that another step or another run uses again",
+    "records, parameters and sizes other than those tried, and other compilers and devices",
+    "low bits of noise in floating point, and leaks that the program shows only for data that nobody tried",
+)
+
+
+def check_step(
+    step: Callable[[Any, Any], Any],
+    data: Any,
+    neighbours: Sequence[Any] | None = None,
+    *,
+    mechanism: Any,
+    relation: str = "add_or_remove",
+    keys: Callable[[int], Any] = jax.random.key,
+    steps: int = 1,
+    private: Sequence[str] = (),
+) -> Checked:
+    """Tries to refute that ``step`` is the Gaussian mechanism that it is charged for; the answer prints as sentences.
+
+    The step is traced, and noise is followed to where it is added to what depends on the data. There the values of two
+    neighbours, which draw the same randomness, are compared with the noise: they may move by one sensitivity. From
+    there on both runs continue with the same released value, and whatever else leaves the step has to be the same to
+    the last bit. Optimisers, schedules and metrics may do with a release what they like.
+
+    Args:
+        step: ``step(data, keys)``, traceable by JAX; all that it returns is taken to be published. State that a loop
+            carries is bound before: ``lambda data, keys: step(state._replace(keys=keys), data)``.
+        data: pytree of arrays (records, ...). Best are up to 32 records, so that samples are seen as a whole.
+        neighbours: data sets that are neighbours of ``data``, or `Neighbours`; by default those of
+            :func:`jaxacct.testing.neighbours`.
+        mechanism: what one step is charged as: a `Gaussian`, or one of the sampled Gaussians. `Gaussian` for a step
+            that is given a batch which was drawn elsewhere.
+        relation: as `jaxacct.epsilon` takes it.
+        keys: ``keys(seed)``, what the step takes as keys: `jax.random.key`, `jax.random.PRNGKey`,
+            `jaxacct.training.seeded_keys`.
+        steps: how many steps of the mechanism one call of ``step`` takes, each with noise. Two show whether a
+            loop uses its keys again.
+        private: beginnings of paths of outputs that stay secret and are not checked, such as ``"[0].accounts"``.
+
+    Returns:
+        A :class:`Checked`: ``ok``, ``leaks``, ``warnings``.
+
+    Raises:
+        ValueError: arguments out of range; noise in a loop that cannot be written out; no Gaussian mechanism.
+    """
+    _validate.function(step=step, keys=keys)
+    _validate.one_of(RELATIONS, relation=relation)
+    _validate.whole(steps=steps)
+    data = jax.tree.map(np.asarray, data)
+    count = len(jax.tree.leaves(data)[0])
+    wanted = charged(mechanism, relation, count)
+    if neighbours is None:
+        neighbours = made_neighbours(data, relation)
+    pairs = [
+        pair
+        if isinstance(pair, Neighbours)
+        else Neighbours(f"neighbour {number}", data, jax.tree.map(np.asarray, pair))
+        for number, pair in enumerate(neighbours)
+    ]
+    check = _Check(step, data, wanted, [keys(seed) for seed in range(_draws(wanted))], int(steps), tuple(private))
+    return check.answer(pairs, replaced=1.0 if relation == "replace" else 2.0)
+
+
+def _draws(wanted: Charged) -> int:
+    return 16 if wanted.rate == 1 else int(np.clip(np.ceil(8 / wanted.rate), 64, 400))
+
+
+class _Check:
+    """What is known of a step while it is tried."""
+
+    def __init__(
+        self, step: Any, data: Any, wanted: Charged, keys: list[Any], steps: int, private: tuple[str, ...]
+    ) -> None:
+        self.step, self.data, self.wanted, self.keys, self.steps = step, data, wanted, keys, steps
+        self.tried = list(keys)  # those under which a record took part first
+        self.programs: dict[Any, Program] = {}
+        self.program = self.of(data)
+        self.secret = [bool(private) and path.startswith(private) for path in self.program.paths]
+        self.variances, self.slack = noise_variances(self.program, data, keys)
+        self.allowed = wanted.moves * steps**0.5 * (self.slack + _TOLERANCE)
+        self.leaks: dict[tuple[str, str], Leak] = {}
+        self.changed: dict[str, dict[str, str]] = {}  # why, then where and how
+        self.moved = 0.0
+
+    def of(self, data: Any) -> Program:
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(data))
+        if shapes not in self.programs:
+            self.programs[shapes] = Program(self.step, data, self.keys[0])
+        return self.programs[shapes]
+
+    def add(self, *leaks: Leak) -> None:
+        for leak in leaks:
+            self.leaks.setdefault((leak.kind, leak.where), leak)
+
+    def answer(self, pairs: list[Neighbours], replaced: float) -> Checked:
+        self.repeats()
+        self.add(*noise_leaks(self.program, self.data, self.keys, self.variances))
+        self.bare_randomness()
+        for pair in pairs:
+            self.compare(pair)
+        unseen = [*_UNSEEN, *self.sampler(replaced)]
+        for why, places in self.changed.items():
+            where, how = next(iter(places.items()))
+            more = f" and {len(places) - 1} more outputs" if len(places) > 1 else ""
+            self.add(Leak("output", where, f"{where}{more}: {why} ({how})"))
+        if self.moved < 0.5:
+            unseen.append(f"the clip: no record moved releases by more than {self.moved:.2g} of what was charged")
+        if self.slack > 1:
+            share = 100 * (self.slack - 1)
+            unseen.append(f"the noise's scale to better than {share:.0f} %, and how its entries depend on each other")
+        leaks = self.leaks.values()
+        return Checked(
+            tuple(leak for leak in leaks if leak.severity == "critical"),
+            tuple(leak for leak in leaks if leak.severity != "critical"),
+            self.moved,
+            len(self.program.found.cuts),
+            tuple(pair.name for pair in pairs),
+            tuple(unseen),
+        )
+
+    def repeats(self) -> None:
+        """Whether the step is one program, and the replay computes what it computes."""
+        flats = self.program.flat, Program(self.step, self.data, self.keys[0]).flat
+        texts = [re.sub("0x[0-9a-f]+", "", str(flat.jaxpr)) for flat in flats]  # without addresses
+        constants = [[as_array(value).tobytes() for value in flat.consts] for flat in flats]
+        if texts[0] != texts[1] or constants[0] != constants[1]:
+            says = "the step is another program each time it is traced: Python's state, or randomness from no key"
+            self.add(Leak("randomness", "", says))
+        computed = jax.tree.leaves(jax.jit(self.step)(self.data, self.keys[0]))
+        replayed = self.program.run(self.data, self.keys[0]).outputs
+        for path, mine, theirs in zip(self.program.paths, replayed, computed, strict=True):
+            if not np.allclose(as_array(mine), as_array(theirs), rtol=1e-2, atol=1e-2, equal_nan=True):
+                says = f"{path} of the replay is not what the step computes: the rest is said of the replay"
+                self.add(Leak("randomness", path, says, "theoretical"))
+
+    def bare_randomness(self) -> None:
+        """Noise and coins that leave the step."""
+        for place, path in enumerate(self.program.paths):
+            kind = self.program.found.kinds[place]
+            if kind == NOISE and not self.secret[place]:
+                self.add(Leak("noise", path, f"{path} is the noise itself: without it nothing is hidden"))
+            elif self.tells_coins(place) and not self.secret[place]:
+                why = "random bits reach it other than through a release, and who is in the sample is secret"
+                self.changed.setdefault(why, {})[path] = "a divisor or a count, perhaps"
+
+    def tells_coins(self, place: int) -> bool:
+        found = self.program.found
+        return found.kinds[place] == PUBLIC and found.of_bits[place] and self.wanted.rate < 1
+
+    def compare(self, pair: Neighbours) -> None:
+        """Runs both neighbours under some keys, until the record has taken part a few times."""
+        both = (self.of(pair.data), pair.data), (self.of(pair.other), pair.other)
+        shapes = [[cut.aval.shape for cut in program.found.cuts] for program, _ in both]
+        if shapes[0] != shapes[1]:
+            self.add(Leak("noise", "", f"the step makes other releases where {pair.name}"))
+            return
+        took_part = 0
+        for number, key in enumerate(self.tried[:64] if self.moved else list(self.tried)):
+            released = both[0][0].run(pair.data, key).inputs
+            quiet, moved = (program.run(rows, key, 0.0, released=released) for program, rows in both)
+            move = self.move(pair, quiet, moved)
+            took_part += move > 0
+            if number < 2 or move > 0:
+                self.outputs(pair, *(program.run(rows, key, released=released).outputs for program, rows in both))
+            if move > 0 and number > _SEEN:
+                self.tried.insert(0, self.tried.pop(number))
+            if took_part == _SEEN:
+                return
+
+    def move(self, pair: Neighbours, quiet: Seen, moved: Seen, allowed: float = 1.0) -> float:
+        """How far the inputs of the noise moved, in sensitivities; complains if it is too far.
+
+        ``allowed`` is relative to what the relation allows.
+        """
+        squares, lengths = [], []
+        for number, (variance, *inputs) in enumerate(zip(self.variances, quiet.inputs, moved.inputs, strict=True)):
+            where, (a, b) = self.program.place(number), (np.asarray(each, np.float64) for each in inputs)
+            if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+                says = f"{where} is not finite where {pair.name}: noise hides nothing of that"
+                self.add(Leak("not finite", where, says, "theoretical" if NOT_FINITE in pair.name else "critical"))
+                return 0.0
+            change = np.where(np.isfinite(a), a - b, 0.0)
+            bare = int(np.sum((change != 0) & (variance == 0)))
+            if bare:
+                self.add(Leak("noise", where, f"{bare} entries of {where} depend on the data and have no noise"))
+            lengths.append(np.linalg.norm(change))
+            squares.append(np.sum(change**2 / np.where(variance > 0, variance, np.inf)))
+        share = float(np.sqrt(np.sum(squares))) * self.wanted.sigma
+        relative = share / (self.allowed * allowed)
+        if relative > max(self.moved, 1.0):
+            worst = int(np.argmax(squares))
+            noise = np.sqrt(np.mean(self.variances[worst]))
+            limit = noise * self.wanted.moves * allowed / self.wanted.sigma
+            says = (
+                f"where {pair.name}, releases move by {relative:.4g} times what was charged: "
+                f"{self.program.place(worst)} moves by {lengths[worst]:.4g} under noise of deviation {noise:.4g}; a "
+                f"noise multiplier of {self.wanted.sigma:.4g} allows {limit:.4g}. Either contributions are not clipped "
+                "one by one, or a record counts more than once, or the noise is too small"
+            )
+            self.leaks["sensitivity", ""] = Leak("sensitivity", "", says)
+        self.moved = max(self.moved, relative)
+        return share
+
+    def outputs(self, pair: Neighbours, ones: list[Any], others: list[Any]) -> None:
+        """Compares what leaves the step; two programs, of other shapes, may round differently."""
+        exact = self.of(pair.data) is self.of(pair.other)
+        for place, (path, *both) in enumerate(zip(self.program.paths, ones, others, strict=True)):
+            one, other = map(as_array, both)
+            floats = one.dtype.kind == "f"
+            if self.secret[place] or self.tells_coins(place) or np.array_equal(one, other, equal_nan=floats):
+                continue
+            how = f"it has another shape where {pair.name}"
+            if one.shape == other.shape:
+                if floats and not exact and np.allclose(one, other, rtol=_ROUNDING, atol=0, equal_nan=True):
+                    continue
+                size = np.max(np.abs(np.nan_to_num(one.astype(float)) - np.nan_to_num(other.astype(float))))
+                how = f"it changes by {size:.4g} where {pair.name}"
+            self.changed.setdefault(self.why(place, floats), {}).setdefault(path, how)
+
+    def why(self, place: int, floats: bool) -> str:
+        found = self.program.found
+        if found.kinds[place] == PUBLIC:
+            return "it depends on how many records there are: divide by a number that is public"
+        if found.scaled:
+            return "noise is multiplied by something that depends on the data, and is none of what was charged"
+        if not found.cuts:
+            return "no normal noise from the keys that the step was given reaches what depends on the data"
+        if place in found.again:
+            return "it is made of a release and, once more, of the data: by a divisor, a statistic or a choice"
+        return "it leaves the step without noise" if floats else "a count or a choice leaves the step without noise"
+
+    def sampler(self, replaced: float) -> list[str]:
+        """Watches who takes part in samples, as records are replaced; what was not seen.
+
+        ``replaced`` is how far a replaced record may move releases, relative to what the relation allows.
+        """
+        records = len(jax.tree.leaves(self.data)[0])
+        if self.steps == 1 and self.program.found.cuts:
+            drawn = np.zeros((min(len(self.keys), 64), min(records, _ROWS)), bool)
+            changed = [
+                Neighbours(f"the record in row {row} is replaced", self.data, opposite(self.data, row))
+                for row in range(drawn.shape[1])
+            ]
+            for number, key in enumerate(self.keys[: len(drawn)]):
+                released = self.program.run(self.data, key).inputs
+                quiet = self.program.run(self.data, key, 0.0, released=released)
+                for row, pair in enumerate(changed):
+                    moved = self.program.run(pair.other, key, 0.0, released=released)
+                    drawn[number, row] = self.move(pair, quiet, moved, replaced) > 0
+            says = wrong_sampler(drawn, records, self.wanted)
+            if says:
+                self.add(Leak("sampler", "", f"the sampler is not the one that was charged: {says}"))
+            if self.wanted.rate < 1 and records <= _ROWS:
+                return []
+        return ["the sampler: that takes one step in which the sample is drawn, and at most 32 records"]

@@ -1,0 +1,136 @@
+"""Neighbouring data sets that try a training step: records that are large, opposite, empty, copies or not finite."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+
+RELATIONS = "add_or_remove", "replace", "replace_special"
+
+
+class Neighbours(NamedTuple):
+    """Two data sets of which one record is another, or is in one of them only.
+
+    Attributes:
+        name: what is different, in words.
+        data: pytree of arrays (records, ...).
+        other: the neighbour, of the same structure.
+    """
+
+    name: str
+    data: Any
+    other: Any
+
+
+def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) -> list[Neighbours]:
+    """Pairs of neighbours made of ``data``.
+
+    Under ``add_or_remove`` a record comes last, so that no other record changes its row; under ``replace`` one is
+    exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
+
+    Args:
+        data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
+        relation: ``"add_or_remove"``, ``"replace"`` or ``"replace_special"``.
+        null: one record (a tree like a row of ``data``) that the step counts as nothing, for ``replace_special``.
+
+    Raises:
+        ValueError: another relation, no ``null`` where it is needed, leaves of different lengths.
+    """
+    _validate.one_of(RELATIONS, relation=relation)
+    data = jax.tree.map(np.asarray, data)
+    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
+    if len(lengths) != 1 or min(lengths) < 2:
+        raise ValueError(f"data must hold arrays of one length above 1, got lengths {sorted(lengths)}")
+    if (relation == "replace_special") == (null is None):
+        raise ValueError(f"null must be given for replace_special, and for it alone, got {relation!r} and {null!r:.80}")
+    count = lengths.pop()
+    made, crowds = _records(data), _records(data, seed=1)
+    if relation == "add_or_remove":
+        pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
+        more = [(crowd, _append(crowd, row), "is added to") for crowd, row in _crowds(crowds, count)]
+    elif relation == "replace_special":
+        base = _put(data, -1, null)
+        pairs = [Neighbours(f"{name} stands for nothing", base, _put(data, -1, row)) for name, row in made.items()]
+        more = [(_put(crowd, -1, null), _put(crowd, -1, row), "is added to") for crowd, row in _crowds(crowds, count)]
+    else:
+        one = next(iter(made.values()))
+        pairs = [
+            Neighbours(f"{name} replaces another in row {place}", _put(data, place, one), _put(data, place, row))
+            for (name, row), place in zip(list(made.items())[1:], itertools.cycle(reversed(range(count))))
+        ]
+        more = [(crowd, _put(crowd, -1, row), "replaces one of") for crowd, row in _crowds(crowds, count)]
+    return [*pairs, *(Neighbours(f"a record {verb} a crowd of copies", *both) for *both, verb in more)]
+
+
+def _records(data: Any, seed: int = 0) -> dict[str, Any]:
+    """Records by what they are."""
+    first, second = _row(data, 0), _row(data, 1)
+    # Of floats, features if there are any: labels may have to stay within a range.
+    dimensions = max((leaf.ndim for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f"), default=0)
+    random = np.random.default_rng(seed)
+
+    def features(change: Any, row: Any) -> Any:
+        def one(leaf: Any, rows: np.ndarray) -> Any:
+            used = rows.dtype.kind == "f" and rows.ndim == dimensions
+            return np.asarray(change(leaf), rows.dtype) if used else leaf
+
+        return jax.tree.map(one, row, data)
+
+    mixed = jax.tree.unflatten(
+        jax.tree.structure(first),
+        [pair[number % 2] for number, pair in enumerate(zip(*map(jax.tree.leaves, (first, second)), strict=True))],
+    )
+    made = {"a copy of a record": first, "a record with another's label": mixed}
+    for number, factor in enumerate((1, 3, 10, 30, 100, -100)):
+        made[f"a record {factor} times as large"] = features(lambda x, by=factor: by * x, _row(data, number % 2))
+    for number, factor in enumerate((1, 3, 10, 30)):
+        row = _row(data, number % len(jax.tree.leaves(data)[0]))
+        made[f"a random record, {factor} times as large"] = features(
+            lambda x, by=factor: by * random.normal(size=np.shape(x)), row
+        )
+    made["a record of zeros"] = jax.tree.map(np.zeros_like, first)
+    made[NOT_FINITE] = features(lambda x: np.nan * x, first)
+    return made
+
+
+def _crowds(records: dict[str, Any], count: int) -> list[tuple[Any, Any]]:
+    """Copies of one record, and another one that may pull against them all."""
+    rows = [row for name, row in records.items() if "0 times" in name]
+    return [
+        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), other)
+        for one, other in itertools.permutations(rows[:5], 2)
+    ]
+
+
+NOT_FINITE = "a record that is not finite"
+
+
+def _row(data: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], data)
+
+
+def _append(data: Any, row: Any) -> Any:
+    return jax.tree.map(lambda leaf, one: np.concatenate([leaf, np.asarray(one, leaf.dtype)[None]]), data, row)
+
+
+def _put(data: Any, number: int, row: Any) -> Any:
+    def put(leaf: np.ndarray, one: Any) -> np.ndarray:
+        leaf = leaf.copy()
+        leaf[number] = one
+        return leaf
+
+    return jax.tree.map(put, data, row)
+
+
+def opposite(data: Any, row: int) -> Any:
+    """``data`` with the opposite features in one row, 100 times as large, and the labels of the row before."""
+
+    def one(leaf: np.ndarray) -> Any:
+        return -100 * leaf[row] if leaf.dtype.kind == "f" and leaf.ndim > 1 else leaf[row - 1]
+
+    return _put(data, row, jax.tree.map(one, data))

@@ -1,0 +1,116 @@
+"""Runs a flat training step with chosen noise, and from released values that are given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.extend.core as core
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct.testing.flattened import evaluated, flattened
+from jaxacct.testing.releases import Releases, releases
+
+
+class Seen(NamedTuple):
+    """What one run shows.
+
+    Attributes:
+        outputs: the leaves that the step returns; keys as their words.
+        inputs: the value of every release: what is private in it, plus the noise of this run.
+        normal: the normal draws, of variance 1, before any factor.
+        keys: the words of the keys that bits were drawn from, one array an operation.
+    """
+
+    outputs: list[Any]
+    inputs: list[Any]
+    normal: list[Any]
+    keys: list[Any]
+
+
+class Program:
+    """A step of given shapes of data and keys."""
+
+    def __init__(self, step: Callable[[Any, Any], Any], data: Any, keys: Any) -> None:
+        self.flat, shapes = flattened(step, data, keys)
+        self.paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
+        self.found: Releases = releases(self.flat, len(jax.tree.leaves(data)))
+        self._run = jax.jit(functools.partial(_replay, self.flat, self.found))
+
+    def place(self, number: int) -> str:
+        """A release in words."""
+        cut = self.found.cuts[number]
+        return f"release {number} (shape {cut.aval.shape})"
+
+    def run(
+        self,
+        data: Any,
+        keys: Any,
+        gains: Any = 1.0,
+        *,
+        signs: bool = False,
+        block: tuple[int, int] = (0, 2**30),
+        released: Any = None,
+    ) -> Seen:
+        """One run with every normal draw times its gain, or the sign of the draw in its place.
+
+        Of a draw only ``block`` counts: (number, width), entries width * number to width * (number + 1). With
+        ``released`` the program goes on from these values and not from those that it computes.
+        """
+        gains = np.broadcast_to(np.asarray(gains, np.float32), (len(self.found.sources),))
+        given = released is not None
+        if not given:
+            released = [np.zeros(cut.aval.shape, cut.aval.dtype) for cut in self.found.cuts]
+        leaves = [
+            leaf if _is_key(leaf) else np.asarray(leaf, variable.aval.dtype)
+            for leaf, variable in zip(jax.tree.leaves((data, keys)), self.flat.jaxpr.invars, strict=True)
+        ]
+        with jax.enable_x64(True):  # values keep the types that the program gives them
+            return Seen(*self._run(leaves, gains, signs, np.asarray(block, np.int32), released, given))
+
+
+def _replay(
+    flat: Any, found: Releases, leaves: Any, gains: Any, signs: Any, block: Any, released: Any, given: Any
+) -> tuple[list[Any], ...]:
+    jaxpr = flat.jaxpr
+    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
+    number = {source: place for place, source in enumerate(found.sources)}
+    place_of = {cut: place for place, cut in enumerate(found.cuts)}
+    inputs, normal, keys = [], [], []
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+    for equation in jaxpr.eqns:
+        arguments = [read(atom) for atom in equation.invars]
+        if equation.primitive.name == "random_bits":
+            keys.append(jax.random.key_data(arguments[0]).reshape(-1, jax.random.key_data(arguments[0]).shape[-1]))
+        for out, value in zip(equation.outvars, evaluated(equation, arguments), strict=True):
+            if out in number:
+                scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, value.dtype)
+                normal.append(value / scale)
+                gain = gains[number[out]].astype(value.dtype)
+                used = jnp.where(signs, jnp.sign(value) * scale, value)
+                at = jax.lax.iota(np.int32, value.size).reshape(value.shape) // block[1]
+                value = jnp.where((gain == 0) | (signs & (at != block[0])), jnp.zeros_like(value), used * gain)
+            if out in place_of:
+                inputs.append(value)
+                value = jnp.where(given, released[place_of[out]], value)
+            values[out] = value
+    return [_words(read(atom)) for atom in jaxpr.outvars], inputs, normal, keys
+
+
+def _words(value: Any) -> Any:
+    return jax.random.key_data(value) if _is_key(value) else value
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """A leaf as an array of NumPy's; keys as their words."""
+    return np.asarray(_words(value))

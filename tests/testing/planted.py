@@ -1,0 +1,157 @@
+"""A training step of one's own with one mistake at a time planted in it, for the tests of `check_step`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxacct import Gaussian, PoissonSampled
+
+RNG = np.random.default_rng(7)
+RECORDS, SIGMA, CLIP, RATE = 12, 1.5, 2.0, 0.5
+DATA = RNG.normal(size=(RECORDS, 6)).astype(np.float32), RNG.integers(0, 2, RECORDS)
+PARAMS = {"v": jnp.full(6, 0.3), "w": jnp.full(6, -0.2)}
+FULL, SAMPLED = Gaussian(SIGMA), PoissonSampled(Gaussian(SIGMA), RATE)
+
+MISTAKES = {  # and whether the step samples
+    "no clip": False,
+    "clip of the mean": False,
+    "clip of each leaf": False,
+    "clip of each coordinate": False,
+    "clip by the largest norm": False,
+    "half the noise": False,
+    "variance for deviation": False,
+    "noise without clip norm": False,
+    "noise on one leaf": False,
+    "noise scaled by the data": False,
+    "no noise": False,
+    "uniform noise": False,
+    "truncated noise": False,
+    "one key for all leaves": False,
+    "one number for a leaf": False,
+    "noise of the same key in two leaves of other shapes": False,
+    "a key of its own": False,
+    "noise of NumPy": False,
+    "noise is returned": False,
+    "loss is returned": False,
+    "norm of the clipped sum is returned": False,
+    "statistics of the batch": False,
+    "second moments of raw gradients": False,
+    "skips what is not finite": False,
+    "divided by the number of rows": False,
+    "one key for coins and noise": True,
+    "divided by the sample": True,
+    "mean of the sample": True,
+    "count of the sample is returned": True,
+    "sample is returned": True,
+    "fixed size for coins": True,
+    "twice the rate": True,
+    "only the first are kept": True,
+    "one coin for all": True,
+    "nobody is left out": True,
+}
+
+
+def loss(params, example):
+    x, y = example
+    hidden = jnp.tanh(x @ params["v"]) + x @ params["w"]
+    return jnp.logaddexp(0.0, hidden) - y * hidden
+
+
+def rows(leaf, by):
+    return leaf * by.reshape(-1, *[1] * (leaf.ndim - 1))
+
+
+def sample(key, count, mistake):
+    coins = jax.random.uniform(key, (count,))
+    match mistake:
+        case "fixed size for coins":
+            return jnp.argsort(jnp.argsort(coins)) < RECORDS * RATE
+        case "twice the rate":
+            return coins < 0.9
+        case "only the first are kept":
+            heads = coins < 0.9
+            return heads & (jnp.cumsum(heads) <= RECORDS * RATE)
+        case "one coin for all":
+            return jnp.broadcast_to(coins[0] < RATE, (count,))
+        case "nobody is left out":
+            return jnp.ones(count, bool)
+    return coins < RATE
+
+
+def step(data, key, mistake=None, sampled=False):
+    """New parameters and Adam's state after a private step; with a mistake, perhaps more."""
+    x, y = data
+    optimizer, more = optax.adam(0.1), {}
+    coins, noise = jax.random.split(key)
+    if mistake == "statistics of the batch":
+        x = (x - x.mean(0)) / (x.std(0) + 1e-3)
+    gradients = jax.vmap(jax.grad(loss), (None, 0))(PARAMS, (x, y))
+    norms = jnp.sqrt(sum(jnp.sum(leaf**2, 1) for leaf in jax.tree.leaves(gradients)))
+    if mistake == "clip of each leaf":
+        clipped = jax.tree.map(lambda g: rows(g, jnp.minimum(1, CLIP / jnp.linalg.norm(g, axis=1))), gradients)
+    elif mistake == "clip of each coordinate":
+        clipped = jax.tree.map(lambda g: jnp.clip(g, -CLIP, CLIP), gradients)
+    elif mistake in ("no clip", "clip of the mean"):
+        clipped = gradients
+    else:
+        most = jnp.max(norms) if mistake == "clip by the largest norm" else CLIP
+        clipped = jax.tree.map(lambda g: rows(g, jnp.minimum(1.0, most / norms)), gradients)
+    mask = sample(coins, len(x), mistake) if sampled else jnp.ones(len(x), bool)
+    total = jax.tree.map(lambda g: jnp.sum(rows(g, mask), 0), clipped)
+    expected = RECORDS * (RATE if sampled else 1)
+    if mistake == "clip of the mean":
+        mean = jax.tree.map(lambda g: g / RECORDS, total)
+        by = jnp.minimum(1.0, CLIP / optax.tree.norm(mean))
+        total = jax.tree.map(lambda g: g * by * RECORDS, mean)
+    if mistake == "mean of the sample":
+        total = jax.tree.map(lambda g: g / jnp.maximum(mask.sum(), 1) * expected, total)
+    scale = {
+        "half the noise": SIGMA * CLIP / 2,
+        "variance for deviation": (SIGMA * CLIP) ** 0.5,
+        "noise without clip norm": SIGMA,
+        "noise scaled by the data": SIGMA * jnp.max(norms),
+        "no noise": 0.0,
+    }.get(mistake, SIGMA * CLIP)
+    keys = dict(zip(("v", "w"), jax.random.split(noise), strict=True))
+    draws = {name: jax.random.normal(keys[name], (6,)) for name in keys}
+    match mistake:
+        case "uniform noise":
+            draws = {name: 3**0.5 * jax.random.uniform(keys[name], (6,), minval=-1) for name in keys}
+        case "truncated noise":
+            draws = {name: jax.random.truncated_normal(keys[name], -1.5, 1.5, (6,)) for name in keys}
+        case "one key for all leaves":
+            draws = {name: jax.random.normal(noise, (6,)) for name in keys}
+        case "noise of the same key in two leaves of other shapes":
+            draws["w"] = jax.random.normal(keys["v"], (7,))[:6]
+        case "one number for a leaf":
+            draws["v"] = jnp.broadcast_to(jax.random.normal(keys["v"]), (6,))
+        case "a key of its own":
+            draws = {name: jax.random.normal(jax.random.key(number), (6,)) for number, name in enumerate(keys)}
+        case "noise of NumPy":
+            draws = {name: jnp.asarray(np.random.default_rng().normal(size=6), jnp.float32) for name in keys}
+        case "one key for coins and noise":
+            draws["v"] = jax.random.normal(coins, (6,))
+        case "noise on one leaf":
+            draws["w"] = jnp.zeros(6)
+    noisy = jax.tree.map(lambda g, z: g + scale * z, total, draws)
+    divisor = {"divided by the sample": jnp.maximum(mask.sum(), 1), "divided by the number of rows": len(x)}
+    gradient = jax.tree.map(lambda g: g / divisor.get(mistake, expected), noisy)
+    updates, state = optimizer.update(gradient, optimizer.init(PARAMS), PARAMS)
+    params = optax.apply_updates(PARAMS, updates)
+    match mistake:
+        case "noise is returned":
+            more = draws
+        case "loss is returned":
+            more = jnp.mean(jax.vmap(loss, (None, 0))(PARAMS, (x, y)))
+        case "norm of the clipped sum is returned":
+            more = optax.tree.norm(total)
+        case "count of the sample is returned":
+            more = jnp.sum(mask & (y == 1))
+        case "sample is returned":
+            more = mask
+        case "second moments of raw gradients":
+            more = jax.tree.map(lambda g: jnp.mean(g**2, 0), gradients)
+        case "skips what is not finite":
+            params = jax.tree.map(lambda new, old: jnp.where(jnp.all(jnp.isfinite(norms)), new, old), params, PARAMS)
+    return {"params": params, "state": state, "more": more}

@@ -1,0 +1,118 @@
+"""What a loop of one's own is made of: releases of every sampler, `select`, losses with more to say, strict modes."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import Gaussian, PoissonSampled, RandomAllocation, filters, training
+from jaxacct.training.schedules import adaptive, constant
+from tests.contract.test_samplers import CASES as MECHANISMS
+from tests.contract.test_samplers import N
+
+SGD, KEYS = optax.sgd(1.0), training.seeded_keys(5)
+DATA = jnp.asarray(np.random.default_rng(3).normal(size=(N, 3)), jnp.float32)
+PARAMS = {"w": jnp.zeros(3), "empty": jnp.zeros((0, 2))}
+
+
+def loss(params, row):
+    return jnp.sum((params["w"] - row) ** 2) + jnp.sum(params["empty"])
+
+
+@pytest.mark.parametrize("name", ["truncated", "with", "allocated"])
+def test_a_release_with_a_sampler_is_the_one_of_the_step_that_is_charged_for_it(name):
+    drawn = training.sampler(dataclasses.replace(MECHANISMS[name], mechanism=Gaussian(4.0)), N, piece=8)
+    budget = filters.gdp_residue(3.0, 1e-6)
+    step = training.make_step(loss, SGD, budget, drawn.schedule(20), clip_norm=1.0, sampler=drawn)
+    state = training.init_state(PARAMS, SGD, budget, drawn.schedule(20), KEYS)
+    release = jax.jit(
+        lambda params, number: training.noisy_gradient(
+            loss, params, DATA, training.step_keys(KEYS, number), clip_norm=1.0, sampler=drawn
+        )
+    )
+    assert drawn.query(budget) is drawn.mechanism
+    for number in range(3):
+        after, report = step(state, DATA)
+        assert report.admitted
+        noisy = release(state.params, number)
+        np.testing.assert_allclose(state.params["w"] - after.params["w"], noisy["w"], rtol=1e-4, atol=1e-6)
+        state = after
+
+
+def test_a_release_needs_a_sampler_or_its_numbers_and_not_both():
+    drawn = training.sampler(MECHANISMS["allocated"], N)
+    keys = training.step_keys(KEYS, 0)
+    for given in ({}, {"sigma": 1.0}, {"rate": 0.5}):
+        with pytest.raises(ValueError, match="sigma and rate must be given without a sampler"):
+            training.noisy_gradient(loss, PARAMS, DATA, keys, clip_norm=1.0, **given)
+    for given in ({"sigma": 1.0}, {"rate": 0.5}, {"full_batch": True}, {"size": N + 1}):
+        with pytest.raises(ValueError, match="sampler has its own noise, rate and size"):
+            training.noisy_gradient(loss, PARAMS, DATA, keys, clip_norm=1.0, sampler=drawn, **given)
+    with pytest.raises(ValueError, match=f"data must hold the sampler's {N} examples"):
+        training.noisy_gradient(loss, PARAMS, DATA[:-1], keys, clip_norm=1.0, sampler=drawn)
+    with pytest.raises(ValueError, match="data must be a tree of arrays for a sampler"):
+        training.noisy_gradient(loss, PARAMS, training.shard_examples(DATA), keys, clip_norm=1.0, sampler=drawn)
+    with pytest.raises(ValueError, match="schedule must have the sampler's noise and rate"):
+        training.make_step(loss, SGD, filters.gdp_residue(3.0, 1e-6), constant(9.0, 0.1, 9), clip_norm=1, sampler=drawn)
+
+
+def test_batches_of_an_epoch_are_not_resumed(tmp_path):
+    drawn = training.sampler(RandomAllocation(Gaussian(4.0), 5), N)
+    budget, plan = filters.gdp_residue(2.0, 1e-5), drawn.schedule(5)
+    step = training.make_step(loss, SGD, budget, plan, clip_norm=1.0, sampler=drawn)
+    state = training.init_state(PARAMS, SGD, budget, plan, KEYS)
+    with (
+        pytest.raises(ValueError, match="step must be one whose charges a journal can hold: a resumed run would draw"),
+        training.durable_run(tmp_path, step, state, budget),
+    ):
+        pass
+
+
+def test_what_a_loss_returns_beside_its_value_is_dropped_from_every_release():
+    both = lambda params, row: (loss(params, row), {"norm": jnp.sum(row**2), "row": row})  # noqa: E731
+    gradients, aux = training.per_example_gradients(both, PARAMS, DATA, has_aux=True)
+    np.testing.assert_array_equal(aux["row"], DATA)
+    np.testing.assert_array_equal(gradients["w"], training.per_example_gradients(loss, PARAMS, DATA)["w"])
+    numbers = {"sigma": 1.0, "rate": 0.5, "clip_norm": 1.0}
+    keys = training.step_keys(KEYS, 0)
+    one = training.noisy_gradient(both, PARAMS, DATA, keys, has_aux=True, **numbers)
+    np.testing.assert_array_equal(one["w"], training.noisy_gradient(loss, PARAMS, DATA, keys, **numbers)["w"])
+    budget, plan = filters.gdp(3.0), constant(4.0, 1.0, 9)
+    step = training.make_step(both, SGD, budget, plan, clip_norm=1.0, has_aux=True)
+    assert step(training.init_state(PARAMS, SGD, budget, plan, KEYS), DATA)[1].admitted
+    with pytest.raises(ValueError, match=r"loss must return a pair \(loss, aux\) with has_aux"):
+        training.per_example_gradients(loss, PARAMS, DATA, has_aux=True)
+    with pytest.raises(ValueError, match="loss must"):
+        training.per_example_gradients(both, PARAMS, DATA)
+
+
+def test_select_keeps_several_trees_at_once_and_refuses_trees_of_other_kinds():
+    new = (PARAMS, SGD.init(PARAMS), training.seeded_keys(1), jnp.int32(1))
+    old = (jax.tree.map(lambda leaf: leaf - 1, PARAMS), SGD.init(PARAMS), training.seeded_keys(2), jnp.int32(0))
+    for select in (training.select, jax.jit(training.select)):
+        for admitted, wanted in ((True, new), (False, old), (jnp.bool_(True), new)):
+            found = select(admitted, new, old)
+            assert jax.tree.all(jax.tree.map(lambda one, other: bool(jnp.all(one == other)), found, wanted))
+    for wrong in ({"w": jnp.zeros(3)}, {**PARAMS, "w": jnp.zeros((1, 3))}, {**PARAMS, "w": jnp.zeros(3, jnp.int32)}):
+        with pytest.raises(ValueError, match="new must have the structure, shapes and types of old"):
+            training.select(True, wrong, PARAMS)
+    with pytest.raises(ValueError, match="admitted must be"):
+        training.select(jnp.ones(3, bool), PARAMS, PARAMS)
+
+
+@pytest.mark.parametrize("name", ["a coin a step", "an account each", "a sampler"])
+def test_steps_run_under_debug_nans_and_strict_promotion(name):
+    drawn = training.sampler(PoissonSampled(Gaussian(4.0), 0.2), N) if name == "a sampler" else None
+    plan = drawn.schedule(9) if drawn else adaptive(4.0, 0.2, 9)
+    budget = filters.renyi(3.0, 1e-5, order=8)
+    budget = filters.per_example(budget, examples=N) if name == "an account each" else budget
+    with jax.debug_nans(True), jax.numpy_dtype_promotion("strict"):
+        step = training.make_step(loss, SGD, budget, plan, clip_norm=1.0, sampler=drawn)
+        state = training.init_state(PARAMS, SGD, budget, plan, KEYS)
+        found = training.fit(step, state, DATA, steps=3, evaluate=lambda params: 0.5, evaluate_every=2)
+    assert found.stopped == "plan finished"
+    assert np.isfinite(found.state.params["w"]).all()
+    assert float(state.released.accuracy) == -1.0  # none was measured yet
