@@ -4,8 +4,8 @@
     python -m verification.differential --log differential.jsonl --report verification/results/differential.json
 
 A batch asks one question (delta or epsilon, under one relation) about many random settings of one kind in one call, and
-is a function of the kind's name and its number alone. Some kinds are asked again, with draws of their own, in float32
-and inside a user's program. The log has a line a batch, appended when it is known, with a digest of the package's code;
+is a function of the kind's name and its number alone. Some kinds are asked again, with draws of their own,
+inside programs of either precision. The log has a line a batch, appended when it is known, with a digest of the package's code;
 ``--anew`` asks again what other code answered, and the last line of a batch counts. The report counts queries by kind
 and lists every disagreement. The truths are in ``truths.py`` and ``truths_composed.py``, one for each setting.
 
@@ -45,7 +45,7 @@ _WIDE = 1.1  # upper over lower of what the library warns about
 def kinds() -> dict[str, tuple[Kind, str]]:
     """Every kind and the way it is asked in, by name: one run first, what compiles for long last."""
     found = {name: (kind, "") for name, kind in (ONCE | SAMPLES | COMPOSED).items()}
-    for way in ("float32", "jit", "float32 program"):
+    for way in ("jit", "float32 program"):
         for name, kind in (ONCE | SAMPLES | COMPOSED).items():
             if way in kind.ways:
                 some = kind._replace(size=min(kind.size // 4, 64), batches=2)
@@ -74,11 +74,6 @@ def asked(way: str, question: str, kind: Kind, given: dict, goal, relation: str,
         made = kind.made(**{key: value for key, value in given.items() if key != "steps"})
         return ask(made, goal, **steps, relation=relation)
 
-    if way == "float32":
-        return ask(
-            kind.made(**{key: value for key, value in given.items() if key != "steps"}),
-            goal, steps=given.get("steps", 1), relation=relation, precision="float32",
-        )  # fmt: skip
     if not way:
         return program(given, goal)
     with jax.enable_x64(way == "jit"):
@@ -214,7 +209,7 @@ def main() -> None:
     parser.add_argument("--log", type=pathlib.Path, required=True)
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--kinds", nargs="+", help="only these")
-    parser.add_argument("--way", help="only queries asked in this way: plain, float32, jit or 'float32 program'")
+    parser.add_argument("--way", help="only queries asked in this way: plain, jit or 'float32 program'")
     parser.add_argument("--first", action="store_true", help="only the first batch of every kind")
     parser.add_argument("--anew", action="store_true", help="ask again what other code than the present answered")
     given = parser.parse_args()

@@ -280,7 +280,7 @@ def far(draw, **limits):
 
 BOTH, OFTEN, DELTA, EPSILON = ("delta", "epsilon"), ("delta", "delta", "delta", "epsilon"), ("delta",), ("epsilon",)
 SYMMETRIC, DIRECTED = RELATIONS[:1], RELATIONS[1:]
-PLAIN, NUMBERS = ("",), ("", "float32", "jit")
+PLAIN, NUMBERS = ("",), ("", "jit")
 _sampled = sampled_made(m.Gaussian)
 COMPOSED = {
     "Gaussians": Kind(gaussians, gaussians_truth, m.Gaussian, size=1024, batches=12),

@@ -30,7 +30,7 @@ class Kind(NamedTuple):
         batches: how many.
         limit: parameters -> curve that a class's upper bound is documented to keep under.
         far: whether goals go to extremes.
-        ways: how queries are asked: "" as they are, "float32" of precision="float32", "jit" in a float64 program,
+        ways: how queries are asked: "" as they are, "jit" in a float64 program,
             "float32 program" in one of the user's with everything traced.
         edge: parameters -> probability of the largest finite loss; goals for epsilon then go to its neighbourhood.
     """
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     batches: int = 6
     limit: Callable[..., Any] | None = None
     far: bool = False
-    ways: tuple[str, ...] = ("", "float32", "jit", "float32 program")
+    ways: tuple[str, ...] = ("", "jit", "float32 program")
     edge: Callable[..., float] | None = None
 
 
@@ -186,8 +186,8 @@ def fixed_sample(sigma, sample_size, dataset_size):
     return m.SampledWithoutReplacement(m.Gaussian(sigma), sample_size, dataset_size)
 
 
-_SUMS = ("", "float32", "jit")  # numbers that must sum up to 1 are none of float32's
-_CONCRETE = ("", "float32")  # profiles are not traced
+_SUMS = ("", "jit")  # numbers that must sum up to 1 are none of float32's
+_CONCRETE = ("",)  # profiles are not traced
 ALONE = {
     "Gaussian": Kind(gaussian, gaussian_truth, m.Gaussian),
     "GDP": Kind(gdp, truths.gaussian, m.GDP),

@@ -3,10 +3,6 @@
 In float64, exp(i w_j x) for j = wide a + b is a product: two short tables and a matrix product instead of a long table.
 NumPy takes settings and points in blocks: tables stay in a core's cache, and products stay so small that the BLAS works
 them off alone. Its own threads would wait for each other where the settings already share the cores.
-
-In float32 some hundred units, which T steps make T times larger, would be far too much. But the losses have mean 0, so
-the transform minus 1 is a sum of terms of second order, -2 sin^2(w x / 2) and sin(w x) - w x, each of which float32
-knows to a relative unit: the error of the transform's T-th power does not grow with T.
 """
 
 from __future__ import annotations
