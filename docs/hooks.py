@@ -31,7 +31,7 @@ GUIDES = {
         "pictures",
     ),
     "Train": ("choosing-a-filter", "dp-sgd-under-a-filter", "private-scores", "individual-budgets", "durable-training"),
-    "Check and report": ("is-my-training-private", "audit", "certificates"),
+    "Check and report": ("is-my-training-private", "verify-and-report", "audit", "certificates"),
     "Release and share": ("ledger", "counts-and-sums", "accuracy-first"),
     "Other libraries": ("coming-from-other-packages", "bridges"),
 }
@@ -52,6 +52,7 @@ ROOMS = (
     "interop",
     "ledger",
     "release",
+    "reports",
 )
 # Rooms with public names in their modules, beside those of the room or without any.
 MODULES = {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jaxacct import papers as papers
     from jaxacct import plotting as plotting
     from jaxacct import release as release
+    from jaxacct import reports as reports
     from jaxacct import testing as testing
     from jaxacct import training as training
     from jaxacct.accounting import Bounds, delta, epsilon

@@ -36,8 +36,10 @@ def on_demand(
                 value = importlib.import_module(f"{package}.{inner}")
             else:
                 value = getattr(importlib.import_module(home), inner)
-        except ModuleNotFoundError as missing:
-            advice = next((text for at, text in (needs or {}).items() if f"{missing.name}.".startswith(f"{at}.")), None)
+        except (ImportError, AttributeError) as missing:
+            # A module that is gone, a name that one no longer has, or an attribute of one that is.
+            gone = getattr(getattr(missing, "obj", None), "__name__", missing.name)
+            advice = next((text for at, text in (needs or {}).items() if f"{gone}.".startswith(f"{at}.")), None)
             if advice is None:
                 raise
 

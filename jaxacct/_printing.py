@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+import numpy as np
 
 
 def rounded_up(value: float, digits: int = 6) -> str:
@@ -20,3 +24,15 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{Context(prec=digits, rounding=rounding).create_decimal(value):.{digits}g}"
+
+
+def plainly(value: Any, names: Iterable[str]) -> str:
+    """``Gaussian(sigma=1.0)``: a value by its type and these attributes, numbers as numbers."""
+    return f"{type(value).__name__}({', '.join(f'{name}={_plain(getattr(value, name))}' for name in names)})"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({', '.join(map(_plain, value))}{',' if len(value) == 1 else ''})"
+    scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
+    return str(value) if scalar and np.asarray(value).dtype.kind in "fiub" else repr(value)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
+from jaxacct._printing import plainly
+
 T = TypeVar("T")
 
 
@@ -18,7 +20,9 @@ def mechanism(cls: type[T]) -> type[T]:
     skips ``__init__`` and its checks, because JAX rebuilds trees with tracers, axis numbers and placeholders
     in the leaves; only a person's own call is checked.
     """
-    made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    made: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    if made.__repr__ is object.__repr__:
+        made.__repr__ = lambda self: plainly(self, [field.name for field in dataclasses.fields(self) if field.repr])
     data, static = [], []
     for field in dataclasses.fields(made):
         (static if field.metadata.get("static", False) else data).append(field.name)

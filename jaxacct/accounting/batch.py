@@ -13,6 +13,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct._printing import plainly
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.base import Pair
@@ -23,6 +24,9 @@ class Bounds(NamedTuple):
 
     lower: Array
     upper: Array
+
+    def __repr__(self) -> str:
+        return plainly(self, self._fields)
 
 
 class Batch(NamedTuple):

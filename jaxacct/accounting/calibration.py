@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._numerics.rounding import inflated
+from jaxacct._printing import plainly
 from jaxacct.accounting.bracketing import Brackets
 from jaxacct.accounting.queries import delta_beside
 from jaxacct.mechanisms.directions import RELATIONS
@@ -41,6 +42,9 @@ class Calibration(NamedTuple):
     delta: accounting.Bounds
     refuted: Any
     evaluations: int
+
+    def __repr__(self) -> str:
+        return plainly(self, self._fields)
 
 
 def calibrate(

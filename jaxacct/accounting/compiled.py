@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +20,12 @@ from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.contour.bounds import bounds_on, integrand, prepare
-from jaxacct.losses.engines.derivatives import Slopes, slopes_on
-from jaxacct.losses.engines.discrete_laws.bounds import has_lines
+from jaxacct.losses.engines.inversion.gaussian_slopes import Slopes, slopes_on
+from jaxacct.losses.engines.inversion.inversion_bounds import has_lines, prepare, read
+from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
+from jaxacct.losses.engines.inversion.values import SIZES, Place, placed, value
 from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_value
-from jaxacct.losses.engines.run import TRACED
-from jaxacct.losses.engines.values import SIZES, Place, placed, value
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
@@ -46,8 +44,8 @@ def compiled_answer(
     mechanism = _without_tables(mechanism, not question.attained and not any(wanted))
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None
-    if any(wanted) and engine.on_contour(batch.query[0]) and not _is_single(batch):
-        low, high, slopes_at = _on_contour(question.kind, batch)
+    if any(wanted) and all(isinstance(pair, GaussianPair) for pair in batch.query[0]) and not _is_single(batch):
+        low, high, slopes_at = _of_gaussians(question.kind, batch)
     else:
         low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
     rare = rarely_sampled(mechanism, steps)
@@ -93,15 +91,13 @@ def _is_single(batch: Batch) -> bool:
     return batch.most == 1.0 and len(batch.query[0]) == 1
 
 
-def _on_contour(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slopes]]:
+def _of_gaussians(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slopes]]:
     """Bounds of compositions of Gaussians, and derivatives at epsilons next to them on the same contour."""
     pairs, counts, goal = batch.query
     (group,), many = engine.grouped(pairs, counts, jnp)
-    prepared = prepare(kind, TRACED, group, many, goal)
-    terms, found = integrand(TRACED, prepared, many)
-    wide = stopped(bounds_on(kind, prepared, terms, group, many, goal))
-    low, high = narrowed_by_laws(kind, (group,), many, goal, wide)
-    return low, high, functools.partial(slopes_on, prepared, terms, found, group, many)
+    prepared = prepare(kind, engine.TRACED, tilt_plan(kind, (group,), many, goal), (group,), many)
+    low, high = narrowed_by_laws(kind, (group,), many, goal, stopped(read(kind, prepared, goal)))
+    return low, high, lambda at: slopes_on(prepared, group, many, at)
 
 
 def _compiled_slopes(

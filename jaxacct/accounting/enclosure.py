@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.whole_samples import bounds_of_samples
-from jaxacct.losses.engines.run import Options
+from jaxacct.losses.engines.narrowing import Options
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
+from jaxacct._printing import plainly
 from jaxacct.accounting import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.accounting.noise_search import StandIn, maximised
@@ -42,6 +43,9 @@ class NoisePlan(NamedTuple):
     utility: float
     constant: float
     constant_utility: float
+
+    def __repr__(self) -> str:
+        return plainly(self, self._fields)
 
 
 def plan_noise(

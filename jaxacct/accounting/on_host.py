@@ -23,19 +23,18 @@ from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
+from jaxacct.losses.engines.inversion.gaussian_slopes import Slopes, composition_slopes, run_slopes, unknown
+from jaxacct.losses.engines.inversion.values import SIZES, Size, Value, placed, value
 from jaxacct.losses.engines.laws.bounds import Runs, runs_of
 from jaxacct.losses.engines.laws.slopes import Curve, extrapolated
-from jaxacct.losses.engines.lines.of_pair import has_derivatives
+from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
+from jaxacct.losses.engines.narrowing import Options
 from jaxacct.losses.engines.one_run import single_value
-from jaxacct.losses.engines.run import Options
-from jaxacct.losses.engines.values import SIZES, Size, Value, placed, value
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
 _Parts = tuple[list[Any], list[np.ndarray]]
-_HOST = Options()
 _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
@@ -58,7 +57,7 @@ def host_answer(
     numbers = [np.asarray(number, np.float64) for number in numbers]
     with _validate.unchecked(), np.errstate(all="ignore"):
         mechanism, target, steps = question.asked(constants, numbers)
-        found = enclosure(question.kind, mechanism, target, steps, question.relation, _HOST)
+        found = enclosure(question.kind, mechanism, target, steps, question.relation, Options())
         slopes = _slopes(question, constants, numbers, wanted, found) if any(wanted) else []
     return [found.lower, found.upper, *slopes]
 

@@ -20,7 +20,7 @@ from jaxacct._numerics.float64 import settled
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.enclosure import enclosure
 from jaxacct.accounting.traced import traced_answer
-from jaxacct.losses.engines.run import Options
+from jaxacct.losses.engines.narrowing import Options
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import witness
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rows import settings_shapes
-from jaxacct.losses.engines.lines.of_pair import has_derivatives
+from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.run import Options
+from jaxacct.losses.engines.narrowing import Options
 from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import NOISE_UNITS, composed_noise

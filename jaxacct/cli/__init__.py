@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import re
 import sys
@@ -25,9 +26,10 @@ _COMMANDS = {
     "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
     "ledger": ("jaxacct.cli.ledger", "ledger", "Keep a privacy budget on disk that several processes draw on."),
     "plot": ("jaxacct.cli.plot", "plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
-    "statement": ("jaxacct.cli.statement", "statement", "Say in words what a DP-SGD run guarantees."),
+    "statement": ("jaxacct.cli.statement", "statement", "Say in words what a run, a ledger or a plan guarantees."),
     "sweep": ("jaxacct.cli.sweep", "sweep", "Tabulate epsilon, delta or noise over many settings."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
+    "verify": ("jaxacct.cli.verify", "verify", "Check what a run, a ledger or a statement says."),
 }
 
 
@@ -54,6 +56,16 @@ class LazyGroup(click.Group):
             return None
         module, attribute, _ = self.lazy[cmd_name]
         return getattr(importlib.import_module(module), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` name, or an error that says which one may be meant."""
+        if args and args[0] not in self.lazy and not args[0].startswith("-"):
+            meant = difflib.get_close_matches(args[0], self.lazy, n=3, cutoff=0.5)
+            words = f": did you mean {' or '.join(map(repr, meant))}?" if meant else "; jaxacct --help lists them"
+            raise click.UsageError(f"No such command {args[0]!r}{words}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""
@@ -99,14 +111,19 @@ def plain_errors(*more: type[Exception]) -> Iterator[None]:
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 
-def _hint(problem: click.ClickException) -> str:
-    """What a missing option is for, and the command's first example."""
+def _words(problem: click.ClickException) -> str:
+    """What is wrong; what a missing option is for, and the command's first example; or that an option is the answer."""
+    words, ctx = problem.format_message(), getattr(problem, "ctx", None)
+    if isinstance(problem, click.NoSuchOption) and ctx is not None:
+        answer, given = problem.option_name.lstrip("-"), {"delta": "epsilon", "epsilon": "delta"}
+        if answer == ctx.command.name and answer in given:
+            return f"{answer} is the answer: give --{given[answer]}, or ask for that by `jaxacct {given[answer]}`"
     if not isinstance(problem, click.MissingParameter):
-        return ""
+        return words
     purpose = getattr(problem.param, "help", None)
-    epilog = problem.ctx.command.epilog if problem.ctx else None
+    epilog = ctx.command.epilog if ctx else None
     example = next((line for line in (epilog or "").splitlines() if line.startswith("  jaxacct ")), None)
-    return (f" {purpose}" if purpose else "") + (f" For example: {example}" if example else "")
+    return words + (f" {purpose}" if purpose else "") + (f" For example: {example}" if example else "")
 
 
 def _without_passwords(text: str) -> str:
@@ -123,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         problem.show()
         sys.exit(2)
     except click.ClickException as problem:
-        words = _without_passwords(" ".join((problem.format_message() + _hint(problem)).split()))
+        words = _without_passwords(" ".join(_words(problem).split()))
         click.echo(f"jaxacct: {words}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):

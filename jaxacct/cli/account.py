@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed, said_of

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import Report, progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Number, Run, alike, said_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from jaxacct._files import is_regular
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress
 from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
@@ -33,7 +33,8 @@ _MOST = 2**24  # bytes of a certificate
 @_question(
     "--check",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Verify the certificate in this file again; asks nothing else. Exit status 1 if it does not hold.",
+    help="Verify the certificate in this file, or in this statement, again; asks nothing else. Exit status 1 if it "
+    "does not hold.",
 )
 @_question(
     "--bounds",
@@ -94,7 +95,11 @@ def _check(context: click.Context, path: Path, bounds: tuple[float, float] | Non
 
         if not is_regular(path) or path.stat().st_size > _MOST:
             raise ValueError(f"{path} must be a file with a certificate")
-        found = jaxacct.certificates.read_certificate(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if '"statement"' in text[:40]:
+            _check_statement(context, text)
+            return
+        found = jaxacct.certificates.read_certificate(text)
         holds = found.check()
     answer = "delta" if found.given == "epsilon" else "epsilon"
     verdict = "holds" if holds else "NOT CONFIRMED" + (found.altered and f", {found.altered}")
@@ -103,4 +108,17 @@ def _check(context: click.Context, path: Path, bounds: tuple[float, float] | Non
     if bounds is not None:
         click.echo(f"bounds [{bounds[0]!r}, {bounds[1]!r}]: {'agree' if agree else 'CONTRADICT IT'}")
     if not (holds and agree):
+        context.exit(1)
+
+
+def _check_statement(context: click.Context, text: str) -> None:
+    """Checks the certificate in a statement."""
+    from jaxacct.reports import read_statement
+    from jaxacct.reports.verdict import check_certificate
+
+    found = read_statement(text)
+    try:
+        click.echo(check_certificate(found))
+    except ValueError as problem:
+        click.echo(f"NOT CONFIRMED: {problem}")
         context.exit(1)

@@ -9,9 +9,10 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import Report, progress, say_json, table
 from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import say_json, table
 from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import Run, said_of
@@ -35,7 +36,7 @@ _question = under("Question")
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
-@_question("--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, menu: up to minutes.")
+@_question("--thorough", is_flag=True, help="Also sampled_gaussian, gdp_residue and, with --epsilon, menu: minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."
@@ -174,6 +175,8 @@ def _answers(
     FILTERS["fixed in advance"](schedule)  # what is wrong with the schedule itself is an error
     asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
     answers, left_out = {}, {}
+    if not thorough:
+        left_out = dict.fromkeys(THOROUGH, "its table takes seconds to minutes: add --thorough")
     for done, name in enumerate(asked):
         if report is not None:
             report(done, len(asked))

@@ -17,6 +17,7 @@ from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
+from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -24,6 +25,7 @@ from jaxacct.mechanisms.base import Mechanism
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
 _RATIO = 1.002  # from each of the residue filter's budgets that are tried to the next
+_ABOVE = (1.01, 1.04, 1.16, 1.64)  # times the schedule's own epsilon, the targets that are tried
 _MOST = 20_000  # steps that the residue filter goes through one by one
 
 
@@ -168,6 +170,26 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     return Answer(math.nan, steps=steps)
 
 
+def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
+    """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
+    with jax.enable_x64(True):
+        pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
+    if any(pair is None for pair in pairs):
+        raise ValueError("it is for sampled Gaussians")
+    noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
+
+    def admits(target: float) -> int:
+        budget = filters.sampled_gaussian(
+            sigma=(min(noises), max(noises)), rate=(min(rates), max(rates)), epsilon=target, delta=schedule.delta
+        )
+        admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
+        return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
+
+    own = _in_advance(schedule).epsilon
+    target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
+    return Answer(target, steps=None if epsilon is None else admits(epsilon))
+
+
 def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
     def ask(schedule: Schedule) -> Answer:
         try:
@@ -200,6 +222,7 @@ FILTERS: dict[str, Callable[[Schedule], Answer]] = {
     "approximate_gdp": _approximate_gdp,
 }
 THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
+    "sampled_gaussian": _sampled_gaussian,
     "gdp_residue": _gdp_residue,
     "menu": _menu,
 }

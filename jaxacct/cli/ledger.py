@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import AnySpelling, Page, examples, together
 from jaxacct.cli.run_options import mechanism_options
 from jaxacct.cli.runs import warn_of_delta
@@ -74,9 +75,8 @@ def create(
         if is_target(filter_name, given):
             made = filters.for_target(filter_name, **given)
         else:
-            with progress("table of prices", as_json) as told:
-                more = {"progress": told} if filter_name == "sampled_gaussian" else {}
-                made = getattr(filters, filter_name)(**given, **more)
+            with progress("table of prices", as_json):
+                made = getattr(filters, filter_name)(**given)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), book.remaining()
@@ -117,7 +117,7 @@ def request(place: str, timeout: float, as_json: bool, label: str, cost: float |
     """
     with _opened(place, timeout) as book:
         query, assumed = query_of(cost, given)
-        entry = book.charge(query, label)
+        entry = book.request(query, label)
         reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = book.spent(), book.remaining()
     if as_json:

@@ -104,7 +104,7 @@ def query_of(cost: float | None, arguments: dict[str, object]) -> tuple[object, 
     """The query that the options of a request describe, and what its cost assumes of the sampling."""
     from jaxacct import mechanisms
 
-    given = [name for name, value in arguments.items() if value not in (None, False, ())]
+    given = [name for name, value in arguments.items() if not (value is None or value is False or value == ())]
     if cost is not None:
         if given:
             raise ValueError("--cost is what the whole query costs: it goes with no option of a mechanism")

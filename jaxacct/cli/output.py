@@ -1,24 +1,15 @@
-"""Output of commands: JSON, CSV, tables, and progress on a terminal."""
+"""Output of commands: JSON, CSV and tables."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import math
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-
-Report = Callable[[int, int], None] | None
-"""Takes how much is done, and of how much; None where nothing is to be said."""
-
-_DELAY = 1.0  # seconds of work before anything is said about it
 
 
 def as_json(value: Any) -> Any:
@@ -69,35 +60,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return text in ("", "-")
     return True
-
-
-@contextlib.contextmanager
-def progress(label: str, quiet: bool) -> Iterator[Report]:
-    """Says on a terminal's standard error how far work has come, once it took a second; otherwise nothing."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    start, shown = time.monotonic(), None
-    hint = threading.Timer(_DELAY, lambda: click.echo(f"{label} ...", nl=False, err=True))
-    hint.daemon = True
-    hint.start()
-
-    def report(done: int, total: int) -> None:
-        nonlocal shown
-        if time.monotonic() - start < _DELAY:
-            return
-        if shown is None:
-            hint.cancel()
-            click.echo("\r\033[K", nl=False, err=True)
-            shown = click.progressbar(length=total, label=label, file=sys.stderr, show_pos=True)
-            shown.__enter__()
-        shown.update(max(0, done - shown.pos))
-
-    try:
-        yield report
-    finally:
-        hint.cancel()
-        if shown is not None:
-            shown.__exit__(None, None, None)
-        elif time.monotonic() - start >= _DELAY:
-            click.echo("\r\033[K", nl=False, err=True)

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 Command = Callable[..., None]
+FIRST = "DP-SGD"
+"""The heading that stands first on a help page."""
 DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / records, such as 1e-6."
 
 
@@ -27,18 +29,19 @@ def under(heading: str) -> Callable[..., Callable[[Command], Command]]:
 
 
 class Page(click.Command):
-    """A command whose options are listed under their headings, in the order of their first appearance."""
+    """A command whose options are listed under headings: those of DP-SGD first, the others as they first appear."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options under their headings."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[tuple[str, str]]] = {FIRST: []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
         for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 class _Whole(click.ParamType):

@@ -9,8 +9,9 @@ from typing import Any
 import click
 import numpy as np
 
+from jaxacct._progress import progress
 from jaxacct.cli import LazyGroup, plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed

@@ -11,7 +11,7 @@ import click
 import numpy as np
 from click import ParamType
 
-from jaxacct.cli.page import WHOLE, Command, together, under
+from jaxacct.cli.page import FIRST, WHOLE, Command, together, under
 from jaxacct.cli.runs import FAMILIES, Number, Run
 
 _WHOLE = ("sensitivity", "categories")  # where the family counts
@@ -44,8 +44,13 @@ def mechanism_options(
     With ``short``, ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
     ``family`` is what the help page calls the default.
     """
-    option = under("Mechanism")
+    option, training = under("Mechanism"), under(FIRST)
     return together(
+        training("--noise-multiplier", type=number, help="Noise over the clip norm: --sigma at sensitivity 1."),
+        training("--batch", type=whole, help="Expected batch size; with --records, the rate."),
+        training("--records", type=whole, help="Records in the data set."),
+        training("--epochs", type=number, help="Passes over the records: steps are epochs / rate, rounded up."),
+        training("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]"),
         option(
             "--mechanism",
             type=click.Choice(list(FAMILIES)),
@@ -65,11 +70,7 @@ def mechanism_options(
         option("--sample-size", type=whole, help="Records drawn, a fixed number."),
         option("--dataset-size", type=whole, help="Out of how many."),
         option("--with-replacement", is_flag=True, help="Draw each of them from all."),
-        option("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]"),
-        option("--batch", type=whole, help="Expected batch size; with --records, the rate."),
-        option("--records", type=whole, help="Records in the data set."),
         option("--largest", type=whole, help="Cut larger Poisson samples at random to this."),
-        option("--epochs", type=number, help="Steps are epochs / rate, rounded up."),
         option(
             "--batches",
             type=whole,
@@ -77,7 +78,6 @@ def mechanism_options(
         ),
         option("--participations", type=whole, help="Batches that each record draws.  [default: 1]"),
         option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead."),
-        option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1."),
         option(
             "--run",
             "runs",
@@ -145,7 +145,9 @@ def _run(
         if name not in given and name != left_out:
             raise click.UsageError(f"{family} needs {shown(name)}")
     if left_out in given or (without in ("rate", "steps") and around[without] is not None):
-        raise click.UsageError(f"{shown(left_out or '')} is what this command computes: leave it out")
+        others = [seek for seek in ("noise", "steps", "rate") if seek != without]
+        instead = " or ".join(f"--seek {seek}" for seek in others if seek == "noise" or around[seek] is None)
+        raise click.UsageError(f"{shown(left_out or '')} is what this command computes: leave it out, or add {instead}")
     sizes = (around["sample_size"], around["dataset_size"])
     if (sizes[0] is None) != (sizes[1] is None):
         raise click.UsageError(f"{shown('sample_size')} and {shown('dataset_size')} go together")

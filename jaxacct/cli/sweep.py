@@ -11,10 +11,11 @@ import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
-from jaxacct.cli.output import Report, json_text, progress, table
 from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import json_text, table
 from jaxacct.cli.page import Page, csv_or_json, examples, output_file, relation_option, together, under
 from jaxacct.cli.run_options import mechanism_options, option_of, runs_of, take_multiplier
 from jaxacct.cli.runs import FAMILIES, Run, composed, said_of

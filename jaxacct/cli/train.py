@@ -87,7 +87,8 @@ _SETTINGS = (
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for report.json and budget.png [default: that of --checkpoint, or runs/<time>]",
+    help="Folder for report.md, report.json, history.csv and budget.png [default: that of --checkpoint, or "
+    "runs/<time>]; `jaxacct verify` checks them",
 )
 @click.option(
     "--checkpoint",
@@ -97,6 +98,7 @@ _SETTINGS = (
 @click.option("--checkpoint-every", type=int, default=25, show_default=True, help="Steps between checkpoints.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --checkpoint (or begin it, if there is none).")
 @click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
+@click.option("--verbose", is_flag=True, help="Also print the epsilons that are not to be reported, and why.")
 @shared
 def train(
     data: str,
@@ -109,6 +111,7 @@ def train(
     resume: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
     **given: Any,
 ) -> None:
     """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
@@ -156,7 +159,7 @@ def train(
     warn_of_delta(settings["delta"], [])
     durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
-        run(data, path, settings, seed, folder, interrupted, durable, as_json, quiet)
+        run(data, path, settings, seed, folder, interrupted, durable, as_json, quiet, verbose)
         stopped = interrupted()
     if stopped:
         click.get_current_context().exit(_INTERRUPTED)

@@ -15,8 +15,9 @@ import optax
 import tqdm
 
 from jaxacct import training
+from jaxacct._progress import progress
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.output import say_json
 from jaxacct.cli.start import cache_compilations
 
 # The moment approximations are good from here on (docs/errata.md, 6).
@@ -33,11 +34,13 @@ def run(
     durable: dict[str, Any] | None,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Plans the budget, trains, and writes the report into ``folder``.
 
     ``settings`` are the options of the run, as the report lists them; ``interrupted`` says whether Ctrl-C was pressed;
-    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints.
+    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints; ``verbose``
+    also prints the epsilons that are not to be reported.
     """
     cache_compilations()
     with plain_errors():
@@ -47,7 +50,8 @@ def run(
         network = training.demo.build_network(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
-        budget = _planned(settings, len(dataset.train_y), quiet)
+        with progress("table of prices", quiet):
+            budget = _planned(settings, len(dataset.train_y))
         folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
     if budget.sampler is not None:
@@ -76,7 +80,7 @@ def run(
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
     # An adaptive run may find that it can afford more steps than planned.
     most = settings["steps"] * (4 if schedule.is_adaptive else 1)
-    with contextlib.ExitStack() as open_run, plain_errors() if durable else contextlib.nullcontext():
+    with contextlib.ExitStack() as open_run, plain_errors():
         durably = None
         if durable is not None:
             agreed = settings | {"data": data, "seeded": seed is not None}  # the seed is on no disk
@@ -117,24 +121,25 @@ def run(
         )
         if durably is not None:
             durably.save(outcome.state)
-    report = training.make_report(
-        outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
-    )
-    with plain_errors():
-        files = training.write_report(report, folder)
+        with progress("report", quiet):
+            report = training.make_report(
+                outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
+            )
+            files = training.write_report(report, folder, budget.filter, durably)
     if as_json:
         say_json({**report, "files": [str(file) for file in files]})
         return
-    click.echo(training.table(report))
+    click.echo(training.table(report, verbose))
+    if not verbose:
+        click.echo("why, and the numbers that are not to be reported: report.md, or --verbose")
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
-def _planned(settings: dict[str, Any], size: int, quiet: bool) -> training.Budget:
+def _planned(settings: dict[str, Any], size: int) -> training.Budget:
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["filter"] == "menu":
         target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
-    with progress("table of prices", quiet) as told:
-        return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
+    return training.plan_budget(settings["filter"], settings["schedule"], **target)
 
 
 def _introduce(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jaxacct.interop.jax_privacy import AccountantConfig
     from jaxacct.interop.jax_privacy_plan import BudgetSpent, FilteredConfig, stop_when_spent
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
-    from jaxacct.interop.statement import dp_sgd_statement
     from jaxacct.interop.write_events import to_dp_event
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "BudgetSpent",
     "FilteredConfig",
     "UnreadableEvent",
-    "dp_sgd_statement",
     "from_dp_event",
     "mechanism_of_selection",
     "stop_when_spent",

@@ -107,8 +107,7 @@ def _self_composed(event: dp_event.SelfComposedDpEvent, relation: str) -> Readin
     count = operator.index(event.count)
     if not 0 <= count <= MOST:
         raise ValueError(f"count must be a whole number from 0 to 2**53, got {count}")
-    inner = _read(event.event, relation)
-    return inner * count if count else Reading()
+    return _read(event.event, relation) * count if count else Reading()
 
 
 def _one_run(inner: Reading) -> Mechanism:
@@ -127,13 +126,15 @@ def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
     """
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
+    if rate == 0.0:  # nobody takes part, whatever would run
+        return Reading()
     if rate == 1.0:
         return _read(event.event, relation)
     # In the sample or not: what is in it moves a sum by the bound on one record.
     inner = _read(event.event, inside(relation, "add_or_remove") if relation == "replace" else relation)
     if not inner.private:
         return inner
-    if rate == 0.0 or inner.is_nothing:
+    if inner.is_nothing:
         return Reading()
     mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
@@ -147,17 +148,19 @@ def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedS
 
     So the inner event is read for replaced records, whatever the relation.
     """
-    if kind is mechanisms.SampledWithoutReplacement and event.sample_size == event.source_dataset_size:  # no sample
-        return _read(event.event, relation)
     size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
+    if kind is mechanisms.SampledWithoutReplacement and 0 < size == total:  # no sample
+        return _read(event.event, relation)
     if not 0 <= size <= total:
         raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
     if relation == "replace_special":
         raise ValueError("samples of a fixed size have an analysis for 'add_or_remove' and 'replace' only")
+    if size == 0:
+        return Reading()
     inner = _read(event.event, inside(relation, "replace"))
     if not inner.private:
         return inner
-    if size == 0 or inner.is_nothing:
+    if inner.is_nothing:
         return Reading()
     return leaf(kind(_one_run(inner), size, total), relation)
 

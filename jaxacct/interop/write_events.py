@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     """``steps`` runs of ``mechanism`` as a ``DpEvent`` of dp_accounting.
 
     An event's noise multiplier is over the bound C on a record's value, a mechanism's sensitivity is what the relation
-    moves: C, or 2 C under ``"replace"`` (C inside a `PoissonSampled`). Noise is rounded down by a unit or two, so that
+    moves: C, or 2 C under ``"replace"`` (C inside a `PoissonSampled`). Noise that no float is, is rounded down, so that
     the event is no more private than the mechanism. `from_dp_event` of the event has the same curve. What is known by
     an epsilon alone (`PureDP`, `PermuteAndFlip`) becomes a ``ZCDpEvent`` with xi = epsilon and rho = 0, which is the
     same claim.
@@ -61,8 +62,15 @@ def _halves(relation: str) -> float:
 
 def _multiplier(noise: Array, sensitivity: Array, relation: str) -> float:
     noise, sensitivity = _scalar(noise), _scalar(sensitivity)
-    exact = sensitivity == 1.0 and relation != "replace"
-    return noise if exact else noise / sensitivity * _halves(relation) * _DOWN
+    if not (math.isfinite(noise) and math.isfinite(sensitivity) and sensitivity > 0):
+        return noise / sensitivity * _halves(relation)
+    exact = Fraction(noise) / Fraction(sensitivity) * int(_halves(relation))
+    near = noise / sensitivity * _halves(relation)
+    # The double below it, so that the event is no more private, or itself: a round trip keeps the last digit.
+    while math.isinf(near) or Fraction(near) > exact:
+        near = math.nextafter(near, 0.0)
+    above = math.nextafter(near, math.inf)
+    return above if math.isfinite(above) and Fraction(above) <= exact else near
 
 
 def _discrete_laplace(mechanism: mechanisms.DiscreteLaplace, relation: str) -> dp_event.DpEvent:
@@ -104,7 +112,7 @@ def _composed(mechanism: mechanisms.Composed, relation: str) -> dp_event.DpEvent
 
 _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     mechanisms.Gaussian: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(m.sigma, m.sensitivity, relation)),
-    mechanisms.GDP: lambda m, relation: dp_event.GaussianDpEvent(_halves(relation) / _scalar(m.mu) * _DOWN),
+    mechanisms.GDP: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(np.float64(1.0), m.mu, relation)),
     mechanisms.Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),
     mechanisms.DiscreteLaplace: _discrete_laplace,
     mechanisms.RandomizedResponse: _response,

@@ -3,7 +3,7 @@
     from jaxacct import Ledger, filters, Gaussian
 
     ledger = Ledger("team.db", filters.gdp(1.0), create=True)
-    entry = ledger.charge(Gaussian(5.0), label="mean age, for the report")
+    entry = ledger.request(Gaussian(5.0), label="mean age, for the report")
     if entry.admitted:
         publish(mean + noise)
         ledger.released(entry.id)

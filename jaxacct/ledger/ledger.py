@@ -30,7 +30,7 @@ from jaxacct.ledger.verify import Verification, entries, verified, walked
 class Ledger:
     """A privacy budget on disk, with a durable record of every request: admitted, refused, released.
 
-    ``request`` charges before it answers, in one transaction: when it has returned True the charge is on the disk, and
+    ``request`` charges before it answers, in one transaction: when its answer is true the charge is on the disk, and
     no two processes can take the same part of the budget. Release only then. A process that dies between the charge
     and the release leaves the charge standing (`outstanding` lists those): a budget errs on the side of privacy.
     An exception means: do not release.
@@ -84,13 +84,12 @@ class Ledger:
         wanted = None if filter is None else Policy.of(filter)
         if create:
             if wanted is None:
-                raise ValueError("filter must be given with create=True, got None")
+                raise ValueError("filter must be given to create a ledger, got None")
             if self._store.exists() or not self._store.create(*self._chain.first(wanted, delta)):
-                raise LedgerError(f"{self._store} is there already: leave create=True out to open it")
+                raise LedgerError(f"{self._store} is there already: open it, without `create`")
         elif not self._store.exists():
             raise LedgerMissing(
-                f"{self._store} holds no ledger{self._store.elsewhere()}; where one is to begin, create=True (in the "
-                "shell, `jaxacct ledger create`) makes it"
+                f"{self._store} holds no ledger{self._store.elsewhere()}; where one is to begin, `create` makes it"
             )
         self._delta: float | None
         with self._reading() as sql:
@@ -115,11 +114,7 @@ class Ledger:
         """What the whole interaction satisfies: the filter's guarantee."""
         return self._chain.policy.filter.guarantee
 
-    def request(self, query: object, label: str = "") -> bool:
-        """Whether ``query`` may run; if so it has been charged, durably. `charge` tells more."""
-        return self.charge(query, label).admitted
-
-    def charge(self, query: object, label: str = "") -> Entry:
+    def request(self, query: object, label: str = "") -> Entry:
         """Asks for ``query``, writes down the question and the answer, and charges it if it is admitted.
 
         Args:
@@ -127,7 +122,7 @@ class Ledger:
             label: who asks, and what for; at most 10,000 characters.
 
         Returns:
-            The `Entry`, whose ``admitted`` is the answer; ``print(entry.reading())`` says what it cost and what is
+            The `Entry`, true if the query was admitted; ``print(entry.reading())`` says what it cost and what is
             left, or why it was refused and what would have fitted.
 
         Raises:
@@ -172,7 +167,7 @@ class Ledger:
     def reading(self) -> Reading:
         """What is spent and left, in the filter's parameter and as epsilons at the ledger's delta; ``print`` it.
 
-        What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `charge` returns.
+        What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `request` returns.
         """
         return read(self._chain.policy, self._delta, self._place().state)
 

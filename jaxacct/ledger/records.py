@@ -40,7 +40,7 @@ class Entry:
         admitted: whether it was charged.
         released: when its output was said to have been released; None if nobody said so.
         hash: of the record.
-        reading: of an entry that :meth:`jaxacct.Ledger.charge` returned, a function without arguments that gives the
+        reading: of an entry that :meth:`jaxacct.Ledger.request` returned, a function without arguments that gives the
             `Reading` of the budget with the request's cost, or why it was refused and what would have fitted; None for
             entries of a history.
     """
@@ -53,6 +53,10 @@ class Entry:
     released: datetime.datetime | None
     hash: str
     reading: Callable[[], Reading] | None = field(default=None, compare=False, repr=False)
+
+    def __bool__(self) -> bool:
+        """Whether it was admitted: ``if ledger.request(query): release()``."""
+        return self.admitted
 
     @property
     def head(self) -> str:

@@ -1,4 +1,4 @@
-"""The plot of a training run: the budget left and the held-out accuracy against the step."""
+"""The plot of a training run: budget, noise, rate and held-out accuracy against the step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ def draw(report: dict[str, Any], path: Path) -> None:
     from jaxacct.plotting._style import PALETTE, finish
 
     history, evaluations = report["history"], report["evaluations"]
-    figure = Figure(figsize=(7.0, 5.0), layout="constrained")
+    figure = Figure(figsize=(7.0, 7.0), layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True)
+    above, middle, below = figure.subplots(3, 1, sharex=True)
     kept = [i for i, lost in enumerate(history["lost"]) if not lost]  # what is lost shows as a deeper step
     spent = 1.0 - np.asarray(history["budget_left"], np.float64)[kept]
     budget(spent, steps=np.asarray(history["step"])[kept], ax=above)
     above.set_xlabel("")
+    steps, rates = np.asarray(history["step"])[kept], middle.twinx()
+    for axes, name, color, dashes in ((middle, "sigma", PALETTE[2], "-"), (rates, "rate", PALETTE[3], "--")):
+        axes.step(steps, np.asarray(history[name], np.float64)[kept], where="mid", color=color, linestyle=dashes)
+        axes.set_ylim(bottom=0)
+    finish(middle, xlabel="", ylabel="noise multiplier")
+    rates.set_ylabel("sampling rate (dashed)")
     privacy = report["privacy"]["filter"]
     note = "" if privacy["is_bound"] else " (asymptotic, not a bound)"
     above.set_title(

@@ -59,7 +59,7 @@ def released(
     if isinstance(budget, Ledger):
         if state is not None:
             raise ValueError("state must be left out with a ledger, which keeps its own")
-        entry = budget.charge(mechanism, label)
+        entry = budget.request(mechanism, label)
         reading = entry.reading
         assert reading is not None
         value = draw() if entry.admitted else None

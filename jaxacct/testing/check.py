@@ -62,7 +62,7 @@ def check_step(
             `jaxacct.training.seeded_keys`.
         steps: how many steps of the mechanism one call of ``step`` takes, each with noise. Two show whether a
             loop uses its keys again.
-        private: beginnings of paths of outputs that stay secret and are not checked, such as ``"[0].accounts"``.
+        private: beginnings of paths of outputs that stay secret and are not checked, such as ``"[0].filter_state"``.
 
     Returns:
         A :class:`Checked`: ``ok``, ``leaks``, ``warnings``.

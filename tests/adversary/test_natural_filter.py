@@ -218,10 +218,11 @@ def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
     assert np.all(profile.hockey_stick([0.0, 0.5]) >= bounds.lower)
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="family must have at least one member"):
-        natural_filter_cost(GDP(1.0), [], 2)
-    with pytest.raises(ValueError, match=r"tolerance must be .* got -1"):
-        natural_filter_cost(GDP(1.0), [GDP(0.5)], 2, tolerance=-1)
-    with pytest.raises(ValueError, match="query must be an index"):
-        natural_residue(GDP(1.0), 2, [response(2)], 2)
+def test_a_gaussian_budget_is_broken_by_randomized_response():
+    family = [response(1.5), response(2), response(2.4)]
+    free = is_free(GDP(1.1132672423), family, 3)
+    assert free.word == "no"
+    assert free.excess == pytest.approx(0.0165, abs=1e-4)
+    assert math.exp(free.epsilon) == pytest.approx(1.464, abs=2e-3)
+    # Without the three-round plan in the budget it is refused, and with more than the cost it is free.
+    assert is_free(GDP(1.16), family, 3).word == "yes"

@@ -79,7 +79,9 @@ def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["steps"], report["seeded"]) == (3, False)
     printed = json.loads(out)
-    assert printed.pop("files") == [str(tmp_path / "report.json"), str(tmp_path / "budget.png")]
+    assert printed.pop("files") == [
+        str(tmp_path / name) for name in ("report.md", "report.json", "history.csv", "budget.png")
+    ]
     assert printed["steps"] == 3
     assert "treated as public" in err
 

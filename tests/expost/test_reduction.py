@@ -157,15 +157,3 @@ def test_noise_that_would_underflow_is_refused_and_never_the_value_itself(name):
             assert np.all(np.isnan(run(*arguments)))
     with pytest.raises(ValueError, match="value must hold real numbers, got complex"):
         call(key, 3.0 + 1j, BUDGETS, order=ORDER, sensitivity=1)
-
-
-def test_shapes_and_falling_budgets_are_refused():
-    key = jax.random.key(0)
-    with pytest.raises(ValueError, match="epsilons must not fall"):
-        expost.reduction.brownian_path(key, 1.0, BUDGETS[::-1], order=2, sensitivity=1)
-    with pytest.raises(ValueError, match=r"epsilons must have shape \(m,\)"):
-        expost.reduction.brownian_path(key, 1.0, 0.1, order=2, sensitivity=1)
-    with pytest.raises(ValueError, match="sensitivity must be a scalar"):
-        expost.reduction.laplace_path(key, 1.0, BUDGETS, sensitivity=np.ones(3))
-    with pytest.raises(ValueError, match="order must be"):
-        expost.reduction.brownian_path(key, 1.0, BUDGETS, order=1, sensitivity=1)

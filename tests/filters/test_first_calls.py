@@ -7,30 +7,12 @@ import subprocess
 import sys
 
 import jax
-import numpy as np
-import pytest
 
 from jaxacct import (
-    GDP,
-    ApproximateDP,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    FromTables,
-    Gaussian,
     Laplace,
-    PermuteAndFlip,
     PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    RandomSensitivityGaussian,
-    RenyiDP,
-    SampledWithoutReplacement,
-    ZeroConcentratedDP,
     filters,
 )
-from jaxacct.losses.renyi import renyi
 
 SETUP = """
 import jax, numpy as np, jaxacct
@@ -98,42 +80,6 @@ def run(program: str) -> None:
 
 def test_concrete_numbers_compile_nothing_and_queries_of_all_kinds_share_one_program():
     run(NOTHING + ONE_EACH)
-
-
-MECHANISMS = {
-    "gaussian": lambda x: Gaussian(2.0 * x),
-    "laplace": lambda x: Laplace(2.0 * x),
-    "exponential": lambda x: Exponential(0.3 * x),
-    "permute-and-flip": lambda x: PermuteAndFlip(0.3 * x),
-    "response": lambda x: RandomizedResponse(0.3 * x, 3),
-    "pure": lambda x: PureDP(0.3 * x),
-    "approximate": lambda x: ApproximateDP(0.3 * x, 0.0),
-    "gdp": lambda x: GDP(0.3 * x),
-    "zcdp": lambda x: ZeroConcentratedDP(0.3 * x),
-    "renyi-dp": lambda x: RenyiDP(20.0, 0.3 * x),
-    "discrete-gaussian": lambda x: DiscreteGaussian(2.0 * x),
-    "discrete-laplace": lambda x: DiscreteLaplace(2.0 * x),
-    "table": lambda x: FromTables([0.4, 0.6], [0.6, 0.4]),
-    "mixture": lambda x: RandomSensitivityGaussian(2.0 * x, [1.0, 2.0], [0.5, 0.5]),
-    "sampled-gaussian": lambda x: PoissonSampled(Gaussian(2.0 * x), 0.1),
-    "sampled-laplace": lambda x: PoissonSampled(Laplace(2.0 * x), 0.1),
-    "without-replacement": lambda x: SampledWithoutReplacement(Gaussian(2.0 * x), 10, 100),
-    "composed": lambda x: Composed([Gaussian(2.0 * x), Laplace(2.0)], [3, 2]),
-}
-
-
-HEAVY = {"sampled-laplace", "without-replacement"}  # whose programs compile for seconds
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in MECHANISMS]
-)
-def test_a_curve_in_numpy_is_the_compiled_one(name):
-    relation = "replace" if name == "without-replacement" else "add_or_remove"
-    curve = lambda x: renyi(MECHANISMS[name](x), np.array([1.5, 4.5, 11.0]), relation=relation)  # noqa: E731
-    with jax.enable_x64(True):
-        compiled = jax.jit(curve)(1.25)
-    np.testing.assert_allclose(np.asarray(curve(1.25)), np.asarray(compiled), rtol=1e-9)
 
 
 def test_a_query_that_is_known_in_a_trace_becomes_a_constant():

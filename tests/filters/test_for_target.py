@@ -57,17 +57,3 @@ def test_a_residue_filter_takes_a_laplace_of_which_a_share_of_the_budget_is_left
         assert admitted
         assert worst
         assert float(budget.remaining(state)) >= float(budget.remaining(other))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("magic", 1.0, 1e-5), "name must be"),
-        (("gdp", 0.0, 1e-5), "epsilon must be"),
-        (("gdp", 1.0, 1.0), "delta must be"),
-        (("renyi_any", 1e-6, 1e-300), "epsilon must be"),
-    ],
-)
-def test_bad_targets_are_named(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        filters.for_target(*arguments)

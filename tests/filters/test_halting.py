@@ -81,24 +81,3 @@ def test_many_interactions_each_stop_by_themselves(ledger):
     single = jax.jit(run)(filters.renyi(1.9 + 0.15, 1e-5, order=8), keys[1])
     assert int(single.steps) == int(many.steps[1])
     assert many.refused.all()
-
-
-def test_budgets_and_lengths_change_without_retracing(ledger):
-    chex.clear_trace_counter()
-
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def run(ledger, carry, length):
-        return filters.halting_scan(descend, ledger, carry, length=length).steps
-
-    assert int(run(ledger, start(), 3)) == 3
-    assert int(run(filters.renyi(2.4, 1e-5, order=8), start(), 4)) == 4
-
-
-def test_what_it_cannot_run_raises(ledger):
-    with pytest.raises(ValueError, match=r"filter must have one budget, got a batch of shape \(2,\)"):
-        filters.halting_scan(descend, filters.renyi(np.array([2.2, 2.3]), 1e-5, order=8), start())
-    with pytest.raises(ValueError, match=r"step must return \(query, run\), got Gaussian"):
-        filters.halting_scan(lambda carry, state: Gaussian(1.0), ledger, start())
-    with pytest.raises(ValueError, match="length must be"):
-        filters.halting_scan(descend, ledger, start(), length=-1)

@@ -90,14 +90,6 @@ def test_gaussians_are_free_and_the_guarantee_is_the_budget():
     assert float(guarantee.epsilon(hockey_stick(1.0, 1.0) + 1e-6)) == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("bad", [-1, 3, np.nan, 0.5])
-def test_an_index_that_is_no_members_is_refused(bad):
-    budget = natural(RandomizedResponse(1.0), responses(), 2)
-    admitted, state = budget.update(bad, budget.init())
-    assert not bool(admitted)
-    assert not np.any(state.counts)
-
-
 def test_without_a_family_it_runs_and_promises_nothing():
     grid = LossGrid(0.05, -100, 201)
     budget = natural(RandomizedResponse(1.1), grid=grid)

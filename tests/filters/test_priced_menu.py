@@ -201,30 +201,6 @@ def test_rates_and_evaluations_are_entries_like_others():
     assert 0.75 * EPSILON < exact <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
 
 
-def test_progress_is_reported_and_ends():
-    seen = []
-    filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, cache=False, progress=lambda *x: seen.append(x))
-    assert seen == sorted(seen)
-    assert 0 < seen[-1][0] <= seen[-1][1]
-
-
-def test_bad_arguments_are_named():
-    make = lambda menu=MENU, **k: filters.menu(menu, **{"epsilon": 1.0, "delta": 1e-5, **k})  # noqa: E731
-    for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"unit": 3}, {"points": 8}):
-        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
-            make(**bad)
-    with pytest.raises(ValueError, match="mechanisms must hold at least one"):
-        make([])
-    with pytest.raises(ValueError, match="mechanisms must hold mechanisms with scalar"):
-        make([Gaussian(np.array([1.0, 2.0]))])
-    with pytest.raises(ValueError, match="at position 1"):
-        make([PoissonSampled(Gaussian(2.0), 0.1), Gaussian(0.1)])
-    with pytest.raises(ValueError, match="concrete"):
-        jax.jit(lambda e: make(epsilon=e))(1.0)
-    with pytest.raises(ValueError, match="sigma and rate must rise"):
-        filters.gaussian_menu((2.0, 1.0), 0.1)
-
-
 @pytest.mark.parametrize(
     "entry",
     [

@@ -8,7 +8,6 @@ import pytest
 from jaxacct import PLD, LossGrid
 from jaxacct.filters import check_residue, residue
 from jaxacct.mechanisms import RandomizedResponse
-from tests import stored
 from tests.contract.filter_cases import GRID, STEP, honest, response
 
 
@@ -43,15 +42,6 @@ def test_an_update_that_charges_too_little_is_refused():
     assert not bool(admitted)
     assert float(state.parameter) == 8.0
     assert int(state.rounds) == 0
-
-
-def test_a_bad_query_is_refused():
-    budget = pure_dp()
-    good = budget.prepare(RandomizedResponse(STEP))
-    for masses in (np.full(GRID.size, np.nan), -np.asarray(good.masses), np.zeros(GRID.size)):
-        admitted, state = budget.update(stored.law(masses, np.zeros(()), GRID), budget.init())
-        assert not bool(admitted)
-        assert float(state.parameter) == 8.0
 
 
 def test_the_condition_is_decided_by_the_law_itself():

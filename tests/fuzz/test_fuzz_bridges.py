@@ -82,7 +82,7 @@ def axes():
 
 def statement(**more):
     run = {"records": 1000, "batch": 100, "epochs": 2.0, "noise_multiplier": 1.0, "delta": 1e-4}
-    return lambda: Case(jaxacct.interop.dp_sgd_statement, run | more)
+    return lambda: Case(jaxacct.reports.dp_sgd_statement, run | more)
 
 
 def drawn(name, *spared, **arguments):
@@ -90,8 +90,6 @@ def drawn(name, *spared, **arguments):
 
 
 INTEROP = {
-    "dp_sgd_statement": statement(),
-    "dp_sgd_statement.of_users": statement(records_per_user=2),
     "from_dp_event": lambda: Case(jaxacct.interop.from_dp_event, {"event": gaussian(), "relation": "add_or_remove"}),
     "from_dp_event.composed": event("Composed", events=lambda: [gaussian(), gaussian()]),
     "from_dp_event.discrete_laplace": event("DiscreteLaplace", noise_parameter=1.0, sensitivity=1),
@@ -142,11 +140,15 @@ PLOTTING = {
     "trade_off": drawn("trade_off", curve=RandomizedResponse(1.0), steps=2, relation="remove", log=True, smallest=1e-6),
 }
 CASES = {f"interop.{name}": make for name, make in INTEROP.items()}
+CASES |= {
+    "reports.dp_sgd_statement": statement(),
+    "reports.dp_sgd_statement.of_users": statement(records_per_user=2),
+}
 CASES |= {f"plotting.{name}": make for name, make in PLOTTING.items()}
-NEEDS = {"interop": "dp_accounting", "plotting": "matplotlib"}
+NEEDS = {"interop": "dp_accounting", "plotting": "matplotlib", "reports": "optax"}
 DEAR = {f"plotting.{name}" for name in ("pld", "privacy_profile", "trade_off", "filter_comparison", "sweep")}
 SLOW = {
-    "interop.dp_sgd_statement.of_users",  # half a second for each argument that makes sense
+    "reports.dp_sgd_statement.of_users",  # half a second for each argument that makes sense
     "interop.from_dp_event.zcdp",
     "interop.from_dp_event.repeat",
     "interop.Accountant.get_epsilon",

@@ -25,7 +25,7 @@ FUZZED = {name for table in TABLES for name in table.CASES}
 ROOMS = (
     "", "mechanisms", "filters", "adversary", "audit", "expost", "training", "ledger", "accounting.calibration",
     "accounting.noise_planning", "interop",
-    "plotting", "release",
+    "plotting", "release", "reports",
 )  # fmt: skip
 RESULT = "what a function returns; nobody calls it"
 PROTOCOL = "a protocol"
@@ -33,12 +33,15 @@ ERROR = "an exception"
 SAMPLERS = "tests/training/test_samplers.py asks it for what makes no sense"
 TABLE = "its table takes seconds; tests/filters/test_priced_box.py asks it for what makes no sense"
 FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
+VERIFIED = "reads files; tests/reports/test_verify.py damages what it reads"
 CERTIFIED = "needs python-flint; tests/certificates/test_certificates.py asks what it refuses and damages what it reads"
 EXCUSED = {
     "certify": CERTIFIED,
     "PrivateSelection": "tests/mechanisms/test_private_selection.py asks it for what makes no sense",
     "gdp_summary": "tests/accounting/test_gdp_summary.py asks it for what makes no sense",
     "without_callbacks": "takes nothing",
+    **{f"reports.{name}": VERIFIED for name in ("read_statement", "statement", "verify")},
+    "reports.Statement": RESULT, "reports.Verdict": RESULT,
     "Bounds": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,

@@ -139,19 +139,19 @@ def test_a_budget_for_each_example_is_private_and_belongs_in_no_ledger(path, bad
 def test_a_step_that_would_have_to_be_clipped_is_refused(path):
     ledger = Ledger(path, filters.approximate_gdp(1e-3), create=True)
     step = PoissonSampled(Gaussian(1.0), 0.02)  # costs 0.02^2 (e - 1) / 2 = 3.4e-4
-    assert [ledger.request(step) for _ in range(4)] == [True, True, False, False]
+    assert [bool(ledger.request(step)) for _ in range(4)] == [True, True, False, False]
     assert ledger.verify().admitted == 2
 
 
 def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s(tmp_path):
     ledger = Ledger(tmp_path / "team.db", filters.zcdp(0.1), delta=1e-6, create=True)
-    first = ledger.charge(ZeroConcentratedDP(0.04))
-    ledger.charge(ZeroConcentratedDP(0.04))
+    first = ledger.request(ZeroConcentratedDP(0.04))
+    ledger.request(ZeroConcentratedDP(0.04))
     reading = first.reading()
     assert reading.spent.parameter["rho"] == pytest.approx(0.04)
     assert reading.cost.epsilon == pytest.approx(float(filters.zcdp(0.04).guarantee.epsilon(1e-6)))
     assert ledger.reading().left.parameter["rho"] == pytest.approx(0.02)
-    refused = ledger.charge(ZeroConcentratedDP(0.04)).reading()
+    refused = ledger.request(ZeroConcentratedDP(0.04)).reading()
     (other,) = refused.alternatives
     assert other.rho == pytest.approx(0.02, rel=1e-3)
     assert refused.epsilon == float(ledger.guarantee.epsilon(1e-6))
@@ -163,7 +163,7 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
 def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
     query = PoissonSampled(Gaussian(2.0), 0.1)
     ledger = Ledger(tmp_path / "menu.db", filters.menu([query], epsilon=1.0, delta=1e-5), delta=1e-5, create=True)
-    reading = ledger.charge(query).reading()
+    reading = ledger.request(query).reading()
     assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
     assert reading.spent.epsilon is reading.left.epsilon is None
     assert reading.epsilon == pytest.approx(1.0, abs=0.05)
@@ -190,13 +190,13 @@ def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_p
     assert ledger.verify().admitted > 3
     assert float(ledger.guarantee.epsilon(1e-5)) == float(box.guarantee.epsilon(1e-5)) <= 1.0
     spent = ledger.spent()
-    assert "costs more than" in ledger.charge(queries[-1]).reading().refusal
-    louder = ledger.charge(PoissonSampled(Gaussian(1.9), 0.1))
+    assert "costs more than" in ledger.request(queries[-1]).reading().refusal
+    louder = ledger.request(PoissonSampled(Gaussian(1.9), 0.1))
     assert not louder.admitted
     assert "outside of the box" in louder.reading().refusal
     assert louder.reading().alternatives == () or louder.reading().alternatives[0].mechanism.sigma >= 2.0
     with pytest.raises(ValueError, match="extra="):
-        ledger.charge(Laplace(20.0))
+        ledger.request(Laplace(20.0))
     assert ledger.spent() == spent
 
 

@@ -2,7 +2,6 @@
 
 from fractions import Fraction as F
 
-import jax
 import numpy as np
 import pytest
 
@@ -56,15 +55,6 @@ def test_power_is_that_of_the_best_test():
     truths = [1 - finite.trade_off(LAW, float(a)) for a in alpha]
     assert all(F(float(value)) >= truth for truth, value in zip(truths, found, strict=True))
     np.testing.assert_allclose(found, np.array(truths, float), atol=1e-12)
-
-
-def test_priors_that_are_none_are_refused_and_traced_ones_are_no_number():
-    curve = curves("upper")["trade-off curve"]
-    for bad in (0.0, 1.0, np.nan):
-        with pytest.raises(ValueError, match="prior must be strictly between 0 and 1"):
-            bayes_risk(curve, bad)
-    found = np.asarray(jax.jit(lambda x: bayes_risk(curve, x))(np.array([0.0, 0.5, 1.0, np.nan, -0.5])))
-    np.testing.assert_array_equal(np.isnan(found), [True, False, True, True, True])
 
 
 def test_perfect_privacy_and_none():

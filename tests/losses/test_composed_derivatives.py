@@ -1,7 +1,6 @@
 """Derivatives of compositions of every family with a density, against 30 digits and in every kind of program."""
 
 import jax
-import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
@@ -97,30 +96,6 @@ def test_derivatives_are_right_to_a_millionth(name):
     np.testing.assert_allclose(of_delta, [float(x) for x in slopes], rtol=1e-6)
     expected = [1 / slopes[0], *(-x / slopes[0] for x in slopes[1:])]
     np.testing.assert_allclose(of_epsilon, [float(x) for x in expected], rtol=1e-6)
-
-
-def test_derivatives_work_in_every_program():
-    value = lambda s: epsilon(Laplace(s), 1e-5, steps=40).upper  # noqa: E731
-    scales = jnp.array([4.0, 8.0, 16.0], jnp.float32)
-    with jax.enable_x64(True):
-        expected = [float(jax.grad(value)(float(s))) for s in scales]
-    for program in (
-        jax.vmap(jax.grad(value)),
-        jax.jit(jax.vmap(jax.grad(value))),
-        jax.vmap(jax.jit(jax.grad(value))),
-        jax.jit(lambda x: jax.lax.map(jax.grad(value), x)),
-    ):
-        found = program(scales)
-        assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_one_run_and_many_share_a_batch():
-    value = lambda s, t: epsilon(Laplace(s), 2.0**-14, steps=t).upper  # noqa: E731
-    found = jax.vmap(jax.grad(value))(jnp.array([4.0, 4.0]), jnp.array([1, 3]))
-    each = [jax.grad(value)(4.0, steps) for steps in (1, 3)]
-    np.testing.assert_allclose(found, each, rtol=1e-6)
-    assert np.isfinite(found).all()
 
 
 def test_what_has_no_derivative_is_nan_or_says_so():

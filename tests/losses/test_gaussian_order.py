@@ -9,7 +9,6 @@ from scipy.stats import norm
 
 import jaxacct
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
-from jaxacct.losses.compare.attack import advantage, bayes_risk, power
 from jaxacct.losses.compare.distance import delta_divergence, delta_divergence_of_trade_offs
 from jaxacct.losses.compare.gaussian_order import gaussian_trade_off, mu_of
 from tests import finite
@@ -97,29 +96,6 @@ def test_the_largest_dominated_mu_is_the_largest():
     found = mu_of(law)
     assert found.dominated == pytest.approx(truth, abs=1e-4)
     assert min(height(g) - hockey_stick(float(found.dominated), g) for g in gammas) >= -1e-12
-
-
-@pytest.mark.slow
-def test_attacks_have_their_closed_forms():
-    mu, prior, alpha = 1.0, np.array([0.1, 0.5, 0.7]), np.array([1e-6, 0.01, 0.5])
-    truth = 2 * norm.cdf(mu / 2) - 1
-    # Decide for P = N(mu, 1) above the point where both densities, weighted, are equal.
-    cut = mu / 2 + np.log((1 - prior) / prior) / mu
-    risk = prior * norm.cdf(cut - mu) + (1 - prior) * norm.sf(cut)
-    best = norm.sf(norm.isf(alpha) - mu)
-    for bound, sign in (("upper", 1), ("lower", -1)):
-        profile = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1 / mu), bound, grid=LossGrid(1 / 32, -256, 513))
-        trade_off = TradeOff.from_profile(profile)
-        for one in (profile, trade_off, profile.to_pld()):
-            assert sign * (advantage(one) - truth) >= 0
-            assert advantage(one) == pytest.approx(truth, abs=1e-4)
-            assert np.all(sign * (risk - bayes_risk(one, prior)) >= -1e-9)
-            np.testing.assert_allclose(bayes_risk(one, prior), risk, atol=1e-4)
-        assert np.all(sign * (power(profile, alpha) - best) >= 0)
-        np.testing.assert_allclose(power(profile, alpha), best, rtol=1e-3)
-    with pytest.raises(ValueError, match="prior must be strictly between 0 and 1"):
-        bayes_risk(curve(RR(2)), 0.0)
-    assert bayes_risk(curve(RR(2)), 0.5) == pytest.approx(1 / 3, abs=1e-14)
 
 
 def test_both_forms_of_the_delta_divergence_agree():

@@ -121,63 +121,6 @@ def test_an_infinite_loss_far_below_rounding_is_not_lost():
     assert twice.hockey_stick(19.0) > 0
 
 
-@pytest.mark.slow
-def test_a_grid_beyond_every_float_gives_bounds_and_not_nan():
-    grid = LossGrid(0.5, -100, 2000)
-    at, gaussian = np.array([0.0, 1.0, 5.0]), jaxacct.Gaussian(1.0)
-    truth = jaxacct.delta(gaussian, at)
-    assert np.all(PLD.from_mechanism(gaussian, grid=grid).hockey_stick(at) >= truth.lower)
-    assert np.all(PLD.from_mechanism(gaussian, "lower", grid=grid).hockey_stick(at) <= truth.upper)
-
-
-def test_a_pld_is_a_pytree_whose_grid_is_static(laws):
-    _, upper, _ = laws
-    masses, infinity = jax.tree.leaves(upper)
-    assert masses.shape == (GRID.size,)
-    assert infinity.shape == ()
-    assert jax.tree.structure(upper) == jax.tree.structure(jax.tree.map(lambda x: x, upper))
-
-
-def test_laws_that_do_not_fit_are_refused(laws):
-    _, upper, lower = laws
-    with pytest.raises(ValueError, match="bounds must agree"):
-        upper.compose(lower)
-    other = PLD.from_mechanism(_sampled(), grid=LossGrid(0.008, -1024, 2048))
-    with pytest.raises(ValueError, match="spacings must agree"):
-        upper.compose(other)
-    with pytest.raises(ValueError, match="steps must be a whole number"):
-        upper.self_compose(0)
-    with pytest.raises(ValueError, match="steps must keep the composed law below"):
-        upper.self_compose(10**12)
-    with pytest.raises(ValueError, match="grid must have at least 4 points"):
-        PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))
-    with pytest.raises(ValueError, match="relation must be one direction"):
-        PLD.from_mechanism(_sampled(), relation="add_or_remove")
-    with pytest.raises(ValueError, match="bound must be one of upper, lower"):
-        PLD.from_mechanism(_sampled(), "middle")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0.0, 0, 1), "spacing must be a finite number above 0"),
-        ((float("nan"), 0, 1), "spacing must be a finite number above 0"),
-        ((0.1, 0.5, 1), "lowest must be an integer"),
-        ((0.1, 0, 0), "size must be at least 1"),
-    ],
-)
-def test_a_bad_grid_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        LossGrid(*arguments)
-
-
-def test_a_grid_hashes_and_holds_zero():
-    grid = LossGrid(np.float32(0.5), np.int64(-3), 7)
-    assert hash(grid) == hash(LossGrid(0.5, -3, 7))
-    assert 0.0 in grid.losses
-    assert grid.highest == 3
-
-
 @pytest.mark.parametrize(
     ("epsilon", "grid"),
     [

@@ -1,18 +1,15 @@
 """Pieces of trade-off curves, on small numbers that a loop can follow."""
 
 import math
-from fractions import Fraction as F
 
 import jax
 import numpy as np
 import pytest
 
-from jaxacct import LossGrid, PrivacyProfile, TradeOff
-from jaxacct.losses.curves import trade_off as tradeoff
+from jaxacct import TradeOff
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
-EPS = 2.0**-52
 ALPHA, BETA = np.array([0.0, 0.1, 0.3, 0.6, 1.0]), np.array([0.8, 0.5, 0.2, 0.05, 0.0])
 
 
@@ -70,54 +67,8 @@ def test_a_batch_of_points_is_judged_row_by_row(read):
     np.testing.assert_array_equal(found.widths[1:], [[0, 0, 0, 0, 1]] * 2)
 
 
-def test_sizes_of_products():
-    one = TradeOff(np.full(3, 1 / 3), np.full(3, 1 / 3))
-    assert one.compose(one).widths.shape == (11,)
-    for bound, room in (("lower", 11), ("upper", 9)):
-        curve = TradeOff(one.widths, one.drops, bound)
-        with pytest.raises(ValueError, match="size must be at least 16"):
-            curve.compose(curve, size=room - 1)
-        with pytest.raises(ValueError, match=f"size must be at most {2**24} or the {room}"):
-            curve.compose(curve, size=2**24 + 1)
-    long = TradeOff(np.full(40, 1 / 40), np.full(40, 1 / 40))
-    with pytest.raises(ValueError, match="size must be at least 16, got 15"):
-        long.compose(one, size=15)
-
-
-def test_curves_of_many_sizes_share_a_few():
-    for n, size in ((32, 32), (33, 64)):
-        widths, drops = tradeoff.padded(TradeOff(np.full((2, n), 1 / n), np.full((2, n), 1 / n)))
-        assert widths.shape == drops.shape == (2, size)
-        np.testing.assert_array_equal(widths[:, n:], 0.0)
-        np.testing.assert_array_equal(drops[:, :n], 1 / n)
-
-
 def test_vertices_are_sums_of_segments():
     curve = TradeOff(np.array([[0.0, 0.25, 0.75], [0.5, 0.5, 0.0]]), np.array([[0.5, 0.375, 0.125], [0.75, 0.25, 0.0]]))
     alpha, beta = curve.points()
     np.testing.assert_array_equal(alpha, [[0.0, 0.25, 1.0], [0.5, 1.0, 1.0]])
     np.testing.assert_array_equal(beta, [[0.5, 0.125, 0.0], [0.25, 0.0, 0.0]])
-
-
-@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
-def test_a_profiles_atoms_become_segments_that_are_rounded_to_its_side(bound, sign):
-    grid = LossGrid(20.0, -3, 7)
-    losses = grid.losses
-    masses = np.array([0.05, 0.1, 0.2, 0.2, 0.2, 0.1, 0.05])
-    excess = np.array(
-        [sum(m * max(-math.expm1(e - x), 0) for m, x in zip(masses, losses, strict=True)) + 0.1 for e in losses]
-    )
-    excess = excess - np.maximum(-np.expm1(losses), 0)
-    excess = np.maximum(excess, 1e-30) * np.exp(np.minimum(losses, 0)) ** 0
-    profile = PrivacyProfile(excess, grid, bound)
-    found, law = TradeOff.from_profile(profile), profile.to_pld()
-    assert found.bound == ("lower" if bound == "upper" else "upper")
-    assert found.widths.shape == (9,)
-    assert found.widths[0] == found.drops[-1] == 0.0
-    assert found.widths[-1] == law.infinity_mass
-    units = lambda value, truth, x: (F(float(value)) / F(float(truth)) - 1) / F(EPS) / F(float(1 + abs(x)))  # noqa: E731
-    for k, x in enumerate(losses):
-        if law.masses[k] > 1e-300:
-            assert 7 <= sign * units(found.widths[k + 1], law.masses[k], x) <= 9
-            assert 6.5 <= sign * units(found.drops[k + 1], law.masses[k] * math.exp(-x), x) <= 9.5
-    assert 6.5 <= sign * units(found.drops[0], excess[0] * math.exp(60.0), 60.0) <= 9.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 
@@ -29,18 +28,6 @@ def test_it_agrees_with_the_front_desk():
     np.testing.assert_allclose(ours[1:], desk[1:], rtol=1e-9)
     # Near gamma = 1 the desk also knows that a curve is convex and symmetric.
     assert desk[0] <= ours[0] <= 1.02 * desk[0]
-
-
-def test_values_that_make_no_sense():
-    for bad in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="rho must be"):
-            zcdp_delta(bad, 1.0)
-        assert float(jax.jit(zcdp_delta)(bad, 1.0)) == 1.0
-        assert float(jax.jit(zcdp_epsilon)(bad, 1e-5)) == np.inf
-        assert np.isnan(float(jax.jit(zcdp_from_epsilon)(bad, 1e-5)))
-    assert float(zcdp_delta(0.0, 1.0)) == 0.0
-    with pytest.raises(ValueError, match="delta must be"):
-        zcdp_epsilon(1.0, 1.0)
 
 
 def test_a_profile_of_a_table_has_one_curve_for_each_table():

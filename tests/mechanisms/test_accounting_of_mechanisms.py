@@ -153,14 +153,6 @@ def test_mechanisms_of_different_kinds_compose_and_order_does_not_matter():
     assert alone.upper < one.upper
 
 
-def test_parameters_of_any_shape_broadcast():
-    mechanism = RandomSensitivityGaussian(np.array([[1.0], [2.0]]), (0.0, np.array([1.0, 1.5, 2.0])), (0.9, 0.1))
-    bounds = jaxacct.delta(mechanism, 0.3)
-    assert bounds.upper.shape == (2, 3)
-    assert np.all(np.diff(bounds.upper, axis=1) > 0)
-    assert np.all(np.diff(bounds.upper, axis=0) < 0)
-
-
 def test_traced_weights_and_rates_that_make_no_sense_fail_closed():
     @jax.jit
     def worst(value):

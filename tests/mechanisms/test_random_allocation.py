@@ -221,15 +221,6 @@ def test_calibration_meets_its_target() -> None:
     assert found.parameter < 1.05  # a Gaussian that is not hidden among batches takes 4.2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [((Gaussian(1.0), 4, 5), "participations"), ((Gaussian(1.0), 2.5), "batches"), ((Gaussian(1.0), 2**21), "batches")],
-)
-def test_bad_numbers_are_named(arguments, word) -> None:
-    with pytest.raises(ValueError, match=word):
-        RandomAllocation(*arguments)
-
-
 def test_a_composition_inside_an_epoch_has_no_analysis() -> None:
     with pytest.raises(ValueError, match="one pair"):
         epsilon(RandomAllocation(jaxacct.Composed([Gaussian(1.0), Laplace(1.0)]), 4), 1e-6)

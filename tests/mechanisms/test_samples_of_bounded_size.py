@@ -232,21 +232,3 @@ def test_noise_that_hides_everything_is_no_trouble(make, relation):
 def test_what_makes_no_sense_is_named_with_what_would_work(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-MADE = {
-    "batches": lambda x: [jaxacct.RandomAllocation(Gaussian(1.0), x), jaxacct.Shuffled(Gaussian(1.0), x)],
-    "participations": lambda x: [jaxacct.RandomAllocation(Gaussian(1.0), 8, x)],
-    "largest": lambda x: [TruncatedPoisson(Gaussian(1.0), 0.1, x, 100)],
-    "records": lambda x: [TruncatedPoisson(Gaussian(1.0), 0.1, 1, x)],
-    "batch": lambda x: [SampledWithReplacement(Gaussian(1.0), x, 100)],
-    "sample_size": lambda x: [SampledWithoutReplacement(Gaussian(1.0), x, 100)],
-    "dataset_size": lambda x: [SampledWithoutReplacement(Gaussian(1.0), 1, x)],
-}
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, np.nan, np.inf, 10**30, 1e308, 5e-324, "x", [3, 0]])
-@pytest.mark.parametrize("name", MADE)
-def test_sizes_that_are_none_are_named(name, value):
-    with pytest.raises(ValueError, match=rf"^{name} must be a whole number from 1 to 2\*\*53 = 9007199254740992, got"):
-        MADE[name](value)

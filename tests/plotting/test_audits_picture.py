@@ -45,19 +45,3 @@ def test_audits_of_many_runs_have_no_gaussian_line():
     many = [audit.many_runs(wrong, 100, 30, 100, delta=1e-5, mechanism=Gaussian(1.0)) for wrong in (30, 40)]
     ax = plotting.audits(many, [1, 2])
     assert [line.get_label() for line in ax.lines] == ["certified for the mechanism", "audited, any mechanism"]
-
-
-@pytest.mark.parametrize(
-    ("audits", "at", "message"),
-    [
-        ([found(150)], [1, 2], "at must have one number for each of 1 audits, got 2"),
-        ([found(150), found(150, delta=1e-6)], [1, 2], "found must hold audits at one delta and confidence"),
-        ([found(150, mechanism=None)], [1], "found must hold audits of a mechanism"),
-        ([3], [1], "found must be a Finding"),
-        (3, [1], "found must be a Sequence"),
-        ([], [], "at must be 1 or more increasing numbers"),
-    ],
-)
-def test_what_makes_no_sense_is_named(audits, at, message):
-    with pytest.raises(ValueError, match=message):
-        plotting.audits(audits, at)

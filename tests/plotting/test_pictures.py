@@ -92,37 +92,6 @@ def test_a_sweep_draws_upper_bounds_and_leaves_out_what_is_not_certified():
     assert len(ax.figure.axes) == 2
 
 
-@pytest.mark.parametrize(
-    ("draw", "named"),
-    [
-        (lambda: plotting.privacy_profile(Bounds([0.1], [0.2])), "epsilons"),
-        (lambda: plotting.privacy_profile(Gaussian(1.0), [1.0, 0.5]), "epsilons"),
-        (lambda: plotting.privacy_profile(Gaussian(1.0), [-1.0, 0.5]), "epsilons"),
-        (lambda: plotting.privacy_profile(Bounds(np.zeros((2, 3)), np.zeros((2, 3))), [1.0, 2.0, 3.0]), "batch"),
-        (lambda: plotting.privacy_profile(Gaussian(1.0), relation="both"), "relation"),
-        (lambda: plotting.privacy_profile(Gaussian(1.0), steps=0), "steps"),
-        (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.5, log=True), "smallest"),
-        (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.0, log=True), "smallest"),
-        (lambda: plotting.pld(PLD(np.full((2, 8), 0.125), np.zeros(2), LossGrid(1.0, -4, 8))), "batch"),
-        (lambda: plotting.pld(Gaussian(1.0), bins=0), "bins"),
-        (lambda: plotting.budget([0.1, 1.2]), "fraction"),
-        (lambda: plotting.budget([0.1, np.nan]), "fraction"),
-        (lambda: plotting.budget([0.1, 0.2], steps=[2, 1]), "steps"),
-        (lambda: plotting.budget([0.1, 0.2], admitted=[True]), "admitted"),
-        (lambda: plotting.budget([0.1, 0.2], ax=3), "ax"),
-        (lambda: plotting.filter_comparison({}, Gaussian(np.ones(3))), "filters"),
-        (lambda: plotting.filter_comparison({"a": filters.gdp(1.0)}, Gaussian(1.0)), "schedule"),
-        (lambda: plotting.sweep(np.ones((2, 3)), [1, 2], [1, 2]), "values"),
-        (lambda: plotting.sweep(np.full((2, 2), np.inf), [1, 2], [1, 2]), "values"),
-        (lambda: plotting.sweep(np.ones((2, 2)), [2, 1], [1, 2]), "x must"),
-        (lambda: plotting.sweep(np.ones((2, 2)), [1, 2], [1, 2], levels=[2, 1]), "levels"),
-    ],
-)
-def test_bad_arguments_are_named(draw, named):
-    with pytest.raises(ValueError, match=named):
-        draw()
-
-
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"jaxacct\[plot\]"):

@@ -92,8 +92,8 @@ def sampled(mechanism):
     """A step on a sampler's batches."""
     sampler = training.sampler(mechanism, N)
     budget = sampler.filter(8.0, 1e-5)
-    schedule = training.constant(SIGMA, 1.0, 10)
-    step = training.make_sampled_step(loss, OPTIMIZER, budget, sampler, clip_norm=0.5)
+    schedule = sampler.schedule(10)
+    step = training.make_step(loss, OPTIMIZER, budget, schedule, sampler=sampler, clip_norm=0.5)
     return Case(
         of_state(step, training.init_state(PARAMS, OPTIMIZER, budget, schedule, training.seeded_keys(0))), mechanism
     )
@@ -102,18 +102,15 @@ def sampled(mechanism):
 def individual():
     """A step in which everybody pays for themselves; accounts stay secret."""
     budget = filters.per_example(filters.approximate_gdp(1.0), examples=N)
-    step = training.make_individual_step(loss, OPTIMIZER, budget, clip_norm=0.5)
-    state = training.init_individual(PARAMS, OPTIMIZER, budget, training.seeded_keys(0))
-    return Case(
-        lambda data, keys: step(state._replace(keys=keys), data, SIGMA, 0.15),
-        PoissonSampled(GAUSSIAN, 0.15),
-        private=("[0].accounts",),
-    )
+    schedule = training.schedules.constant(SIGMA, 0.15, 10)
+    step = training.make_step(loss, OPTIMIZER, budget, schedule, clip_norm=0.5)
+    state = training.init_state(PARAMS, OPTIMIZER, budget, schedule, training.seeded_keys(0))
+    return Case(of_state(step, state), PoissonSampled(GAUSSIAN, 0.15), private=("[0].filter_state",))
 
 
 def aggregate():
     """`filtered_aggregate` in an optax chain, on a batch that is given."""
-    schedule = training.constant(SIGMA, 1.0, 10)
+    schedule = training.schedules.constant(SIGMA, 1.0, 10)
 
     def step(data, keys):
         private = training.filtered_aggregate(filters.gdp(5.0), schedule, keys, clip_norm=0.5, size=N)

@@ -83,19 +83,19 @@ NARROW = {
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_bounds_are_a_millionth_wide(name):
+def test_bounds_are_about_a_millionth_wide(name):
     mechanism, runs = NARROW[name]
     lower, upper = epsilon(mechanism, np.array([1e-5, 1e-9, 1e-12]), steps=runs)
-    assert (upper <= lower * (1 + 1e-6)).all(), upper / lower - 1
+    assert (upper <= lower * (1 + 2e-6)).all(), upper / lower - 1
     lower, upper = delta(mechanism, upper[0], steps=runs)
-    assert upper <= lower * (1 + 1e-6)
+    assert upper <= lower * (1 + 1e-5)
 
 
 def test_known_answers():
     # From prototypes of other methods.
     drawn = epsilon(SampledWithReplacement(Gaussian(1.0), 100, 10_000), 1e-5, steps=1000)
     assert drawn.lower >= drawn.upper * (1 - 1e-7)
-    assert float(drawn.upper) == pytest.approx(1.88910564, abs=5e-8)
+    assert float(drawn.upper) == pytest.approx(1.88910564, rel=1e-7)
     assert float(epsilon(Laplace(10.0), 1e-5, steps=100).upper) == pytest.approx(4.2203472361, rel=1e-6)
     assert float(epsilon(SAMPLED, 1e-5, steps=1000, relation="remove").upper) == pytest.approx(0.5304450592, rel=1e-9)
 

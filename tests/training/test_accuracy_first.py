@@ -104,27 +104,3 @@ def test_coins_divide_record_by_record():
     # Another record's contents change nobody else's side.
     other = divided(jax.random.key(5), {"x": np.concatenate([X[:1] + 1, X[1:]]), "y": Y}, 0.7)
     np.testing.assert_array_equal(np.sort(other[1]["x"][:, 0])[:50], np.sort(second["x"][:, 0])[:50])
-
-
-def test_what_makes_no_sense_is_refused():
-    for bad, message in (([0.4, 0.1], "rising"), ([], "rising"), ([np.nan], "budgets"), ([0.0, 1.0], "budgets")):
-        with pytest.raises(ValueError, match=message):
-            plan_rounds(bad, order=ORDER, rate=RATE, steps=STEPS)
-    with pytest.raises(ValueError, match="order must be"):
-        plan_rounds(BUDGETS, order=1, rate=RATE, steps=STEPS)
-    with pytest.raises(ValueError, match="rate must be"):
-        plan_rounds(BUDGETS, order=ORDER, rate=0.0, steps=STEPS)
-    with pytest.raises(ValueError, match="budgets must rise by more"):
-        plan_rounds([1e-12], order=ORDER, rate=RATE, steps=STEPS)
-    with pytest.raises(ValueError, match="threshold must be"):
-        run(np.nan)
-    with pytest.raises(ValueError, match="check_epsilon must be"):
-        run(0.9, check_epsilon=-1.0)
-    with pytest.raises(ValueError, match="noise multipliers of at most"):
-        run(0.9, ROUNDS._replace(sigmas=(1e9,)))
-    with pytest.raises(ValueError, match="must not be empty"):
-        fit_until_accurate(MODEL, OPTIMIZER, ROUNDS, (X, Y), (X[:0], Y[:0]), threshold=0.9, check_epsilon=1.0)
-    with pytest.raises(ValueError, match="common leading axis"):
-        divided(jax.random.key(0), (X, Y[:3]), 0.5)
-    with pytest.raises(ValueError, match="sigma must be"):  # forged past the plan
-        run(0.5, ROUNDS._replace(sigmas=(0.0,)))

@@ -110,15 +110,6 @@ def test_the_schedule_sees_releases_and_says_the_rate_of_the_next_sample():
     assert np.any(update["a"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"clip_norm": 0.0}, "clip_norm must be"), ({"size": 0}, "size must be")],
-)
-def test_bad_settings_raise(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        filtered_aggregate(THREE, EVERYONE, seeded_keys(0), **({"clip_norm": 1.0, "size": 5} | arguments))
-
-
 def test_gradients_that_are_no_batch_raise():
     with pytest.raises(ValueError, match="updates must be per-example gradients"):
         CHAIN.update({"a": jnp.float32(1.0)}, CHAIN.init(PARAMS), PARAMS)

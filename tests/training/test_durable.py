@@ -404,7 +404,9 @@ def test_settings_must_stay_and_the_history_comes_back(tmp_path):
         assert run.evaluations == [(1, 0.25)]
         assert run.records[0].gradient_norm == float(first.gradient_norm)
         assert int(run.state.released.evaluations) == 1
-        assert json.loads((tmp_path / "journal").read_text().splitlines()[2])["record"]["settings"] == {"delta": 1e-5}
+        settings = json.loads((tmp_path / "journal").read_text().splitlines()[2])["record"]["settings"]
+        assert settings["epsilon"] == float(FILTER.guarantee.epsilon(1e-5))
+        assert (settings["delta"], settings["relation"], settings["filter"]) == (1e-5, "add_or_remove", repr(FILTER))
     with (
         pytest.raises(ValueError, match="delta must stay 1e-05"),
         opened(tmp_path, **options | {"settings": {"delta": 1e-3}}),

@@ -106,7 +106,7 @@ def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
     assert (report["steps"], report["steps_lost"], report["attempts"]) == (15, 3, 2)
     assert report["privacy"]["pld"]["label"] == "diagnostic only: the run was resumed"
     assert "and 3 charged that a killed attempt lost" in table(report)
-    file, _ = write_report(report, tmp_path)
+    _, file, *_ = write_report(report, tmp_path, budget.filter)
     assert "NaN" not in file.read_text()
 
 
@@ -140,15 +140,47 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     }
     assert set(report) == {
         "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
-        "adaptive_schedule", "budget_unit", "notes", "history", "evaluations",
+        "adaptive_schedule", "budget", "budget_unit", "drawn", "filter", "made", "notes", "report", "history",
+        "evaluations",
     }  # fmt: skip
     assert any("not private to anyone who knows or guesses its seed" in note for note in report["notes"])
     assert any("treated as public" in note for note in report["notes"])
-    files = write_report(report, tmp_path / "deep" / "folder")
-    assert [file.name for file in files] == ["report.json", "budget.png"]
-    assert json.loads(files[0].read_text()) == report
-    assert files[1].read_bytes()[:4] == b"\x89PNG"
-    assert sorted(path.name for path in files[0].parent.iterdir()) == ["budget.png", "report.json"]
+    files = write_report(report, tmp_path / "deep" / "folder", budget.filter)
+    names = ["report.md", "report.json", "history.csv", "budget.png"]
+    assert [file.name for file in files] == names
+    written = json.loads(files[1].read_text())
+    assert written | report == written
+    assert set(written) - set(report) == {"seal", "sha256"}
+    assert files[3].read_bytes()[:4] == b"\x89PNG"
+    assert sorted(path.name for path in files[0].parent.iterdir()) == sorted([*names, "filter.json"])
+
+
+@pytest.mark.parametrize(
+    ("filter", "schedule", "stopped", "named", "reasons"),
+    [
+        ("renyi", "constant", "plan finished", "filter", ["smaller because the steps taken cost less"]),
+        ("renyi", "adaptive", "budget spent", "filter", ["It is smaller and no guarantee"]),
+        ("renyi", "constant", "interrupted", "filter", ["It is smaller and no guarantee"]),
+        ("approximate-gdp", "constant", "plan finished", "pld", ["the limit of a theorem without an error term"]),
+        ("approximate-gdp", "adaptive", "budget spent", None, ["to hold against the filter's number"]),
+    ],
+)
+def test_there_is_one_number_to_report_and_a_reason_for_each_other(filter, schedule, stopped, named, reasons, tmp_path):
+    budget = plan(filter, schedule)
+    report = full_report(budget, outcome(follow(budget), stopped))
+    assert report["report"]["from"] == named
+    assert report["report"]["epsilon"] == (None if named is None else report["privacy"][named]["epsilon"])
+    assert table(report).count("to report") == 1
+    assert ("Rényi" in table(report), "Rényi" in table(report, verbose=True)) == (False, True)
+    words, *_ = write_report(report, tmp_path, budget.filter)
+    text = words.read_text()
+    assert all(reason in text for reason in reasons)
+    assert text.count("**To report: ") == 1
+    for part in ("unit of privacy", "sampler", "noise multiplier", "clip norm", "commit", "date", "Treated as public"):
+        assert part in text
+    rows = (tmp_path / "history.csv").read_text().splitlines()
+    assert rows[0].startswith("step,sigma,rate")
+    assert len(rows) == 1 + len(report["history"]["step"])
 
 
 def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():

@@ -12,7 +12,7 @@ from jaxacct import filters, training
 
 PARAMS = {"w": jnp.zeros(3), "b": jnp.zeros(())}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
-FILTER, SCHEDULE, SGD = filters.approximate_gdp(1.0), training.constant(2.0, 0.15, 40), optax.sgd(0.1)
+FILTER, SCHEDULE, SGD = filters.approximate_gdp(1.0), training.schedules.constant(2.0, 0.15, 40), optax.sgd(0.1)
 SECURE = training.secure_keys()
 
 
@@ -38,7 +38,7 @@ def test_a_compiled_step_draws_what_an_eager_one_does_and_keys_are_all_that_it_d
         return training.noisy_gradient(loss, PARAMS, DATA, keys, sigma=1.0, rate=0.15, clip_norm=1.0)
 
     def bits(roots, number):
-        return [jax.random.bits(key, (3, 7)) for key in training.step_keys(roots, number)]
+        return [jax.random.bits(key, (3, 7)) for key in training.step_keys(roots, number)[:3]]
 
     compiled = jax.jit(release)
     assert raw(compiled(roots, 3)) == raw(compiled(roots, 3))
@@ -59,7 +59,7 @@ def test_noise_is_normal_and_coins_are_fair():
 
 def test_a_durable_run_is_resumed_to_the_bit(tmp_path):
     pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
-    split = training.make_split_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=4)
+    step = training.make_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=4)
     roots = training.secure_keys()
     keys = functools.partial(training.attempt_keys, roots)
     ends = []
@@ -67,7 +67,7 @@ def test_a_durable_run_is_resumed_to_the_bit(tmp_path):
         state = training.init_state(PARAMS, SGD, FILTER, SCHEDULE, training.secure_keys())
         for steps in (6, 2) if killed else (8,):
             opened = training.durable_run(
-                tmp_path / folder, split, state, FILTER, resume=steps != 8 and killed, every=4, keys=keys
+                tmp_path / folder, step, state, FILTER, resume=steps != 8 and killed, every=4, keys=keys
             )
             with opened as run:
                 state = run.state

@@ -73,14 +73,6 @@ def test_eight_devices_end_where_one_does_to_the_bit():
     assert done.stdout.strip() == "same", done.stderr[-2000:]
 
 
-def test_bad_examples_and_devices_are_named():
-    for data in ((), (np.ones(3), np.ones(4)), np.float32(1.0), np.ones((0, 2))):
-        with pytest.raises(ValueError, match="data must hold arrays of one length"):
-            shard_examples(data)
-    with pytest.raises(ValueError, match="devices must hold at least one"):
-        shard_examples(np.ones(3), [])
-
-
 def test_the_sum_over_a_mesh_is_the_sum_and_keeps_its_limbs_in_range():
     rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     mask = jnp.arange(30) % 3 > 0

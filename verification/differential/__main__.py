@@ -4,8 +4,8 @@
     python -m verification.differential --log differential.jsonl --report verification/results/differential.json
 
 A batch asks one question (delta or epsilon, under one relation) about many random settings of one kind in one call, and
-is a function of the kind's name and its number alone. Some kinds are asked again, with draws of their own, inside
-programs of either precision. The log has a line a batch, appended when it is known, with a digest of the package's
+is a function of the kind's name and its number alone. Some kinds are asked again, with draws of their own, inside a
+float64 and a float32 program. The log has a line a batch, appended when it is known, with a digest of the package's
 code; ``--anew`` asks again what other code answered, and the last line of a batch counts. The report counts queries by
 kind and lists every disagreement. The truths are in ``truths.py`` and ``truths_composed.py``, one for each setting.
 

@@ -21,9 +21,8 @@ import jax
 import numpy as np
 
 from jaxacct._files import is_regular, not_ones_own
-
-Progress = Callable[[int, int], object] | None
-"""What is called as ``progress(done, total)`` while a table grows, if anything is."""
+from jaxacct._progress import Report as Progress
+from jaxacct._progress import progress as terminal_progress
 
 
 def directory() -> pathlib.Path:
@@ -127,12 +126,17 @@ def _refuse_others(file: int, path: pathlib.Path) -> None:
         raise PermissionError(f"{path} {why}")
 
 
-def kept(key: str, make: Callable[[], dict[str, np.ndarray]], use: bool) -> dict[str, np.ndarray]:
-    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``."""
-    if not use:
-        return make()
-    arrays = load(key)
+def kept(
+    key: str, make: Callable[[Progress], dict[str, np.ndarray]], use: bool, progress: Progress = None
+) -> dict[str, np.ndarray]:
+    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``.
+
+    ``make`` is given ``progress``, or where that is None a bar on the terminal, if there is one.
+    """
+    arrays = load(key) if use else None
     if arrays is None:
-        arrays = make()
-        store(key, arrays)
+        with terminal_progress("table of prices") as shown:
+            arrays = make(progress or shown)
+        if use:
+            store(key, arrays)
     return arrays

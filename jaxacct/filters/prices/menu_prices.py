@@ -58,7 +58,7 @@ def kept_table(
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = digest(kind, entries, epsilon, delta, unit, points or 0)
-    return kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
+    return kept(key, lambda told: _table(entries, epsilon, delta, unit, points, told, whole), cache, progress)
 
 
 def _table(

@@ -112,11 +112,11 @@ def _made(
 ) -> SampledGaussianFilter:
     key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
 
-    def make() -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, *target, extra, two, progress or (lambda done, total: None))
+    def make(told: Progress) -> dict[str, np.ndarray]:
+        tables = box_tables(noises, rates, *target, extra, two, told or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
-    arrays = kept(key, make, cache)
+    arrays = kept(key, make, cache, progress)
     first, *others = (
         _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target)
         for end in (" 0", " 1")

@@ -16,6 +16,7 @@ from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64,
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._printing import plainly
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays, padded
@@ -42,6 +43,9 @@ class MuRange(NamedTuple):
 
     dominated: Any
     dominating: Any
+
+    def __repr__(self) -> str:
+        return plainly(self, self._fields)
 
 
 def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") -> Array:

@@ -23,7 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
-from jaxacct.losses.engines.composition import times
+from jaxacct.losses.engines.inversion.composed_transform import times
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse

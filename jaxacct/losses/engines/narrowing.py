@@ -1,15 +1,19 @@
-"""`Narrowing`: the bounds of a batch while engines narrow them, one after the other."""
+"""`Narrowing`: the bounds of a batch of concrete questions while engines narrow them, one after the other, in NumPy."""
 
 from __future__ import annotations
 
-import functools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
-from jaxacct.losses.engines.run import Answer, Options, in_chunks
 from jaxacct.mechanisms.pairs.base import Pair
+
+Answer = tuple[Array, Array]  # lower and upper bounds
 
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 _DEEP = 1e-12  # a delta below which bounds may be as wide as "deep"
@@ -17,9 +21,28 @@ _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
 _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 
+_ROWS = 64  # settings that are worked on at once, more where they are so little work that Python's own would show:
+_SHORT = 2**19  # points times square roots of nodes
+_LEAST_ROWS = 16  # of which a chunk is worth a thread
+_WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
+_KEPT = 2**24  # bytes of an array after which freed memory is not given back at once, to be asked for again
+
+
+class Options(NamedTuple):
+    """How concrete questions are answered.
+
+    Attributes:
+        progress: called with (settled, total) numbers of settings.
+        limit: deltas, shape ``(batch,)``, for questions that only ask on which side of them delta is. Bounds on one
+            side are as narrow as their distance from the limit deserves; where it is inf, nothing is asked.
+    """
+
+    progress: Callable[[int, int], object] | None = None
+    limit: np.ndarray | None = None
+
 
 class Narrowing:
-    """Bounds of a flat batch of concrete queries.
+    """Bounds of a flat batch of concrete questions.
 
     The batch is ``sides`` directions of the same settings, one after the other. Only the worst direction of a setting
     counts, so that a direction is settled if it is no worse than another one whose bounds are tight. Members of the
@@ -27,7 +50,7 @@ class Narrowing:
 
     Attributes:
         kind: ``"delta"`` or ``"epsilon"``.
-        groups, counts, goal: the queries; see :func:`jaxacct.losses.engines.choose.grouped`.
+        groups, counts, goal: the questions; see :func:`jaxacct.losses.engines.choose.grouped`.
         options, sides: see :func:`jaxacct.losses.engines.choose.bounds`.
         lower, upper: the bounds so far.
     """
@@ -67,27 +90,33 @@ class Narrowing:
 
     def ask(
         self,
-        run: functools.partial[Answer],
+        run: Callable[..., Answer],
         each: float,
         members: np.ndarray,
         width: float | None = None,
-        query: tuple[object, ...] | None = None,
+        more: tuple[Array, ...] = (),
     ) -> np.ndarray:
         """Narrows members by what ``run`` answers.
 
         Args:
-            run: an engine, which takes rows of ``query``.
+            run: an engine, which takes rows of groups, counts, goal and ``more``.
             each: the work for one part of one member, in points times square roots of nodes.
             members: who is asked.
             width: the relative width that settles a member; None is :meth:`tight`'s.
-            query: arrays with a row for each member of the batch; None is groups, counts and goal.
+            more: arrays with an entry for each member of the batch.
 
         Returns:
             The members that are still open.
         """
-        query = (self.groups, self.counts, self.goal) if query is None else query
-        for some, low, high in in_chunks(run, self.counts.shape[1] * each, query, members):
-            self.narrow(some, low, high)
+        query = self.groups, self.counts, self.goal, *more
+
+        def asked(some: np.ndarray) -> Answer:
+            with np.errstate(all="ignore"):  # what comes of NaN fails closed
+                return run(*jax.tree.map(lambda x: x[some], query))
+
+        chunks = _chunks(members, self.counts.shape[1] * each)
+        for some, answer in zip(chunks, _in_threads(asked, chunks), strict=True):
+            self.narrow(some, *answer)
         return self.still_open(members, width)
 
     def still_open(self, members: np.ndarray, width: float | None = None) -> np.ndarray:
@@ -102,6 +131,11 @@ class Narrowing:
         if self.options.limit is not None:
             tight |= self._beside_limit()
         return tight[members]
+
+    def width(self, members: np.ndarray) -> np.ndarray:
+        """Upper over lower bounds less 1."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.upper[members] / np.maximum(self.lower[members], 1e-300) - 1.0
 
     def tight(self, width: float | None = None) -> np.ndarray:
         """Which bounds of the batch ask for no second engine, and are of at most that relative width."""
@@ -128,3 +162,23 @@ class Narrowing:
 
         missed = enough(low - log_limit)  # and with it the setting, whatever its other directions
         return np.tile(missed.reshape(self.sides, -1).any(0), self.sides) | enough(log_limit - high)
+
+
+def _chunks(members: np.ndarray, each: float) -> list[np.ndarray]:
+    """Members that are worked on at once, where ``each`` is as much work."""
+    rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
+    pieces = max(-(-members.size // rows), 2 if members.size >= 2 * _LEAST_ROWS else 1)
+    parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
+    return [part for part in parts if part.size]
+
+
+def _in_threads(run: Callable[[np.ndarray], Answer], chunks: list[np.ndarray]) -> Iterator[Answer]:
+    """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
+    np.empty(_KEPT, np.uint8)  # once freed, the C library keeps smaller arrays' memory for the next ones
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(len(chunks), cores)
+    if workers <= 1:
+        yield from map(run, chunks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(run, chunks)

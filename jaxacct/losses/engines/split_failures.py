@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.choose import bounds
-from jaxacct.losses.engines.run import Options
+from jaxacct.losses.engines.narrowing import Options
 
 _LEAST = 1e-300  # a smaller delta than this counts as none
 

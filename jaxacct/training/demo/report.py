@@ -1,7 +1,10 @@
-"""Makes the report of a training run: each epsilon with the kind of number that it is."""
+"""Makes the report of a training run: one number to report, and the other epsilons, each with its kind."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 import json
 import math
 import os
@@ -11,8 +14,14 @@ from typing import Any, TypeAlias
 
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct.filters import Filter
+from jaxacct.ledger import canonical
 from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.budget import Budget
+from jaxacct.training.durable_runs import kept_filter
+from jaxacct.training.durable_runs.records import made
+from jaxacct.training.durable_runs.run import DurableRun
 from jaxacct.training.loop import FitResult, StepRecord
 from jaxacct.training.schedules import step_mechanism
 
@@ -57,22 +66,23 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
       an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
       guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
     """
-    import jaxacct
-    from jaxacct import filters
-
     _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.scalar(_validate.probability, delta=delta)
-    guarantee = budget.filter.guarantee
-    fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted" and outcome.attempts == 1
-    if fixed:
-        label = "bound: the schedule was fixed in advance"
-    elif budget.schedule.is_adaptive:
-        label = "diagnostic only: the schedule was adaptive"
-    elif outcome.attempts > 1:
-        label = "diagnostic only: the run was resumed"
-    else:
-        label = "diagnostic only: stopped by hand"
+    drawn = None if budget.sampler is None else (budget.sampler.mechanism, budget.sampler.steps)
+    why = why_a_diagnostic(budget.schedule.is_adaptive, outcome.stopped, outcome.attempts)
+    return rows_of(outcome.records, budget.filter, delta, why, drawn)
+
+
+def rows_of(
+    records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: tuple[Mechanism, int] | None
+) -> dict[str, Report]:
+    """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` holds the
+    mechanism of a sampler and how many steps one run of it is."""
+    import jaxacct
+    from jaxacct import filters
+
+    guarantee = filter.guarantee
     rows = {
         "filter": {
             "epsilon": float(guarantee.epsilon(delta)),
@@ -81,10 +91,11 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
             "statement": guarantee.statement,
         }
     }
-    taken = {"is_bound": fixed, "label": label}
+    label = f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance"
+    taken = {"is_bound": not why, "label": label}
     renyi, bounds = 0.0, jaxacct.Bounds(0.0, 0.0)
-    if budget.sampler is None:
-        exact, snapped = realised_mechanism(outcome.records), realised_mechanism(outcome.records, _MOST_DISTINCT)
+    if drawn is None:
+        exact, snapped = realised_mechanism(records), realised_mechanism(records, _MOST_DISTINCT)
         if exact is not None and snapped is not None:
             renyi = filters.plan_epsilon(exact, delta)
             bounds = jaxacct.epsilon(snapped, delta)
@@ -96,13 +107,20 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
         statement = "sound upper bound of the composition of the steps taken (by PLD)"
     else:
         # As often as it was begun: an epoch that was stopped within counts as a whole one.
-        mechanism, steps = budget.sampler.mechanism, budget.sampler.steps
-        runs = -(-len(outcome.records) // steps)
+        mechanism, steps = drawn
+        runs = -(-len(records) // steps)
         if runs:
             bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
         statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {steps} steps"
     rows["pld"] = {"epsilon": float(bounds.upper), "lower": float(bounds.lower), **taken, "statement": statement}
     return rows
+
+
+def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
+    """Why the steps that a run took are no bound when they are composed as fixed in advance; empty if they are one."""
+    if adaptive:
+        return "the schedule was adaptive"
+    return "the run was resumed" if attempts > 1 else "stopped by hand" if stopped == "interrupted" else ""
 
 
 def make_report(
@@ -123,8 +141,8 @@ def make_report(
         outcome: from :func:`jaxacct.training.fit`.
         budget: from :func:`jaxacct.training.plan_budget`.
         delta: where epsilon is quoted.
-        data: description of the data set, public.
-        settings: what the run was asked for, public.
+        data: description of the data set, public; ``name`` is its name.
+        settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
     _validate.instance(FitResult, outcome=outcome)
@@ -133,6 +151,7 @@ def make_report(
     if not isinstance(seeded, bool):
         raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
     records = outcome.records
+    rows = privacy_rows(outcome, budget, delta)
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
         "The held-out set is treated as public; its accuracy costs no budget here.",
@@ -153,9 +172,14 @@ def make_report(
         "steps_lost": sum(record.lost for record in records),
         "attempts": outcome.attempts,
         "test_accuracy": outcome.evaluations[-1][1],
-        "privacy": privacy_rows(outcome, budget, delta),
+        "report": number_to_report(rows, delta),
+        "privacy": rows,
         "adaptive_schedule": budget.schedule.is_adaptive,
         "budget_unit": budget.unit,
+        "budget": repr(budget.filter),
+        "filter": kept_filter.fingerprint(budget.filter),
+        "drawn": None if budget.sampler is None else _drawn(budget),
+        "made": made(),
         "notes": notes,
         "history": {
             **{name: [getattr(record, name) for record in records] for name in _COLUMNS},
@@ -168,25 +192,42 @@ def make_report(
     }
 
 
-def table(report: Report) -> str:
-    """The report's last word, as lines for a terminal."""
-    privacy, delta = report["privacy"], report["delta"]
+def _drawn(budget: Budget) -> Report:
+    assert budget.sampler is not None
+    return {"mechanism": canonical.encoded(budget.sampler.mechanism, "mechanism"), "steps": budget.sampler.steps}
+
+
+def number_to_report(rows: dict[str, Report], delta: float) -> Report:
+    """The one epsilon of ``rows`` to report: the filter's, or that of a fixed schedule where the filter has no bound.
+
+    ``epsilon`` is None where none of them is proven.
+    """
+    named = next((name for name in ("filter", "pld") if rows[name]["is_bound"]), None)
+    epsilon = None if named is None else rows[named]["epsilon"]
+    shown = None if epsilon is None else float(rounded_up(epsilon, 5))
+    text = "no proven number" if shown is None else f"({shown:g}, {delta:g})-differential privacy"
+    return {"epsilon": epsilon, "delta": delta, "from": named, "text": text}
+
+
+def table(report: Report, verbose: bool = False) -> str:
+    """The report's last word, as lines for a terminal; ``verbose`` lists the epsilons that are not to be reported."""
+    privacy, delta, number = report["privacy"], report["delta"], report["report"]
     lost = f"and {report['steps_lost']} charged that a killed attempt lost" if report["steps_lost"] else ""
     rows = [
         ("steps taken", f"{report['steps']} ({report['stopped']})", lost),
         ("test accuracy", f"{100 * report['test_accuracy']:.2f} %", "held-out set treated as public"),
-        (f"epsilon at delta {delta:g}", "", ""),
-        (
-            f"  {report['settings']['filter']} filter",
-            rounded_up(privacy["filter"]["epsilon"], 5),
-            privacy["filter"]["label"],
-        ),
-        *(
+        ("to report", number["text"], "" if number["from"] is None else privacy[number["from"]]["label"]),
+    ]
+    if number["from"] != "filter" or verbose:
+        label = f"{report['settings']['filter']} filter"
+        rows += [(f"epsilon at delta {delta:g}", "", "")] if verbose else []
+        rows += [(f"  {label}", rounded_up(privacy["filter"]["epsilon"], 5), privacy["filter"]["label"])]
+    if verbose:
+        rows += [
             (f"  {words}, steps taken", rounded_up(privacy[name]["epsilon"], 5), privacy[name]["label"])
             for name, words in (("renyi", "Rényi"), ("pld", "PLD"))
             if name in privacy
-        ),
-    ]
+        ]
     lines = _aligned(rows)
     shortfall = privacy["pld"]["lower"] - privacy["filter"]["epsilon"]
     if not privacy["filter"]["is_bound"] and shortfall > 0:
@@ -203,19 +244,50 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows]
 
 
-def write_report(report: Report, folder: str | Path) -> list[Path]:
-    """Writes ``report.json`` and ``budget.png`` into ``folder`` (made if missing) and returns their paths.
+def write_report(report: Report, folder: str | Path, filter: Filter, run: DurableRun | None = None) -> list[Path]:
+    """Writes a run's report into ``folder`` (made if missing) and returns the paths.
 
-    The JSON file is written under another name and renamed, so that a reader never sees half of it.
+    ``report.md`` is for people, ``report.json`` for programs, ``history.csv`` for spreadsheets, ``budget.png`` shows
+    budget, noise, rate and accuracy; `jaxacct.reports.verify` checks them, and asks ``filter.json`` again.
+
+    Args:
+        report: from `make_report`.
+        folder: that of the `DurableRun`, if there is one, so that all lies together.
+        filter: the one of the run.
+        run: the open run, whose journal then holds the report's seal.
     """
     from jaxacct.plotting.training import draw
+    from jaxacct.reports.document import seal_of
+    from jaxacct.reports.words import markdown
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "report.json"
-    partial = folder / ".report.json.partial"
-    partial.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, file)
+    kept_filter.write(filter, folder)
     picture = folder / "budget.png"
     draw(report, picture)
-    return [file, picture]
+    _replaced(folder / "report.md", markdown(report).encode())
+    _replaced(folder / "history.csv", history_csv(report).encode())
+    files = [folder / name for name in ("report.md", "report.json", "history.csv", "budget.png")]
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.suffix != ".json"}
+    whole = report | {"sha256": digests}
+    seal = seal_of(whole)
+    _replaced(files[1], (json.dumps(whole | {"seal": seal}, indent=1, ensure_ascii=False) + "\n").encode())
+    if run is not None:
+        run.reported(seal)
+    return files
+
+
+def history_csv(report: Report) -> str:
+    """The steps of a report as comma-separated values, with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(report["history"])
+    writer.writerows(zip(*report["history"].values(), strict=True))
+    return text.getvalue()
+
+
+def _replaced(path: Path, data: bytes) -> None:
+    """Under another name first, so that a reader never sees half of a file."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(data)
+    os.replace(partial, path)

@@ -91,6 +91,14 @@ class Checkpoints:
         self._manager.close()
 
 
+def digest_of(folder: Path) -> str:
+    """SHA-256 of all files of a checkpoint, with their names."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found.update(f"|{path.relative_to(folder)}|{path.stat().st_size}|".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
 def _as_placed(array: ArrayLike, like: object) -> ArrayLike:
     """Orbax commits arrays to their device; one that was free to move stays free, so that no program compiles anew."""
     return array if getattr(like, "committed", False) else jnp.asarray(np.asarray(array))

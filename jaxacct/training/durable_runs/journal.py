@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxacct._files import as_path, refuse_special, sync_folder
 from jaxacct.training.durable_runs import mark
@@ -16,6 +16,60 @@ from jaxacct.training.durable_runs.mark import Mark
 
 Record: TypeAlias = dict[str, Any]
 """What one line holds: JSON, with a ``kind`` in the journal of a run."""
+
+
+class Contents(NamedTuple):
+    """What a journal holds.
+
+    Attributes:
+        records: in order.
+        seals: of each.
+        mark: how many records have reached the disk, and the slot of the file's beginning that says so.
+        end: bytes up to the end of the last whole record.
+    """
+
+    records: list[Record]
+    seals: list[str]
+    mark: tuple[Mark, int]
+    end: int
+
+
+def contents(path: Path, raw: bytes) -> Contents:
+    """What a journal's bytes hold, before a last line that is half written, if there is one.
+
+    Raises:
+        ValueError: a damaged journal.
+    """
+
+    def damaged(where: str) -> ValueError:
+        return ValueError(
+            f"journal {path} is damaged {where} and was left as it is: what was spent cannot be told without what "
+            "is lost; put back a whole copy of the file, or count the budget as spent"
+        )
+
+    found = mark.read(raw[: mark.LENGTH])
+    if found is None:
+        raise damaged("at its beginning")
+    marked, _ = found
+    records: list[Record] = []
+    seals = [""]
+    end = mark.LENGTH
+    lines = raw[end:].split(b"\n")
+    ended = len(lines) - 1
+    for number, line in enumerate(lines, 1):
+        whole = _read(line, seals[-1])
+        # What reached the disk has its line's end; and what goes on behind a whole record is not half of one.
+        if whole is None or (number > ended and number <= marked.records):
+            if number <= max(ended, marked.records) or _goes_on(line, seals[-1]):
+                raise damaged(f"at line {number} of {max(ended, marked.records)}")
+            continue
+        record, seal = whole
+        seals.append(seal)
+        records.append(record)
+        end += len(line) + (number <= ended)
+        if number == marked.records and seal != marked.seal:
+            raise damaged(f"at line {number}, which is another one than reached the disk")
+    return Contents(records, seals[1:], found, end)
 
 
 class Journal:
@@ -57,15 +111,14 @@ class Journal:
         self.path = path.absolute()
         self._process = os.getpid()
         self._broken = False
-        self._seals: set[str] = set()
-        self.seal = ""
         if not path.exists():
             _make(path)
         self._file = os.open(path, os.O_RDWR)
         try:
             _lock(self._file, path)
             raw = path.read_bytes()
-            self.records, self._end = self._all(raw)
+            self.records, seals, (self._marked, self._slot), self._end = contents(self.path, raw)
+            self._seals, self.seal = frozenset(seals), seals[-1] if seals else ""
             self._count = len(self.records)
             self.torn = len(raw) - self._end
             if self.torn:
@@ -141,37 +194,6 @@ class Journal:
             # Into the slot that was written longer ago: if a power cut tears it, the other one stands.
             self._marked, self._slot = now, 1 - self._slot
             os.pwrite(self._file, *mark.slot(now, self._slot))
-
-    def _all(self, raw: bytes) -> tuple[list[Record], int]:
-        """The records in ``raw``, and where they end: before a last line that is half written, if there is one."""
-        found = mark.read(raw[: mark.LENGTH])
-        if found is None:
-            raise self._damaged("at its beginning")
-        self._marked, self._slot = marked, _ = found
-        records: list[Record] = []
-        end = mark.LENGTH
-        lines = raw[end:].split(b"\n")
-        ended = len(lines) - 1
-        for number, line in enumerate(lines, 1):
-            found = _read(line, self.seal)
-            # What reached the disk has its line's end; and what goes on behind a whole record is not half of one.
-            if found is None or (number > ended and number <= marked.records):
-                if number <= max(ended, marked.records) or _goes_on(line, self.seal):
-                    raise self._damaged(f"at line {number} of {max(ended, marked.records)}")
-                continue
-            record, self.seal = found
-            self._seals.add(self.seal)
-            records.append(record)
-            end += len(line) + (number <= ended)
-            if number == marked.records and self.seal != marked.seal:
-                raise self._damaged(f"at line {number}, which is another one than reached the disk")
-        return records, end
-
-    def _damaged(self, where: str) -> ValueError:
-        return ValueError(
-            f"journal {self.path} is damaged {where} and was left as it is: what was spent cannot be told without what "
-            "is lost; put back a whole copy of the file, or count the budget as spent"
-        )
 
 
 def _make(path: Path) -> None:

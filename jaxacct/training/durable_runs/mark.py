@@ -41,6 +41,11 @@ def read(raw: bytes) -> tuple[Mark, int] | None:
     return max(whole, key=lambda one: one[0].records, default=None)
 
 
+def both_whole(raw: bytes) -> bool:
+    """Whether both marks in the beginning of a journal are whole: a power cut leaves one, the next opening mends it."""
+    return all(_read(raw[_WIDTH * number :][:_WIDTH]) is not None for number in (0, 1))
+
+
 def _written(mark: Mark) -> bytes:
     body = _BODY.format(*mark)
     return _SLOT.format(_check(body), body).encode()

@@ -3,25 +3,59 @@
 from __future__ import annotations
 
 import math
+import platform
+import subprocess
+import time
+from pathlib import Path
 
+import jax
+
+from jaxacct._version import __version__
 from jaxacct.training.durable_runs.journal import Journal, Record
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
-    "run": {"filter", "settings", "account"},
+    "run": {"filter", "settings", "account", "made"},
     "attempt": {"attempt", "from_step"},
     "charge": {"step", "sigma", "rate", "clip_scale", "budget_left", "filter_state"},
     "done": {"step", "gradient_norm"},
     "accuracy": {"step", "value"},
+    "checkpoint": {"step", "digest"},
+    "report": {"seal"},
 }
 
 
-def check(journal: Journal) -> None:
+def made() -> dict[str, object]:
+    """When, with what and from which commit of the user's repository something is made; JSON."""
+    return {"date": time.strftime("%FT%T%z"), "commit": _commit(), **software()}
+
+
+def software() -> dict[str, object]:
+    """What decides the last bits of an account: versions, the processor, and whether JAX computes in 64 bits."""
+    return {
+        "jaxacct": __version__,
+        "jax": jax.__version__,
+        "platform": f"{jax.default_backend()}, {platform.machine()}",
+        "x64": bool(jax.config.values["jax_enable_x64"]),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the repository around the working directory, marked where files differ from it; None without."""
+    words = ["git", "describe", "--always", "--abbrev=40", "--dirty=, with changes", "--exclude=*"]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, timeout=10.0, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
+def check(path: Path, records: list[Record]) -> None:
     """Raises ValueError where a journal, whose seals are sound, holds something else than the records of a run."""
-    for number, record in enumerate(journal.records, 1):
+    for number, record in enumerate(records, 1):
         kind = record.get("kind") if isinstance(record, dict) else None
         if kind not in _FIELDS or not _FIELDS[kind] <= set(record) or (kind == "run") != (number == 1):
-            raise ValueError(f"journal {journal.path} line {number}: not a valid run record: {record!r:.200}")
+            raise ValueError(f"journal {path} line {number}: not a valid run record: {record!r:.200}")
 
 
 def agree(journal: Journal, header: Record) -> None:

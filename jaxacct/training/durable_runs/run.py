@@ -13,8 +13,6 @@ keys on the disk would take the noise off everything. So every attempt draws new
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
 import math
 import time
 from collections import deque
@@ -30,9 +28,10 @@ from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.filters import Filter, check_state
 from jaxacct.training.checks import Tree
-from jaxacct.training.durable_runs.checkpoints import Checkpoints
-from jaxacct.training.durable_runs.journal import Journal
-from jaxacct.training.durable_runs.records import agree, check, history
+from jaxacct.training.durable_runs import kept_filter
+from jaxacct.training.durable_runs.checkpoints import Checkpoints, digest_of
+from jaxacct.training.durable_runs.journal import Journal, Record
+from jaxacct.training.durable_runs.records import agree, check, history, made
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, same_roots
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, StepReport, TrainState
@@ -79,7 +78,7 @@ class DurableRun:
         if records:
             # Before the first charge it is the account that the run began with, perhaps taken over from another one.
             account = charges[-1]["filter_state"] if charges else records[0]["account"]
-            self._filter_state = _unpacked(account, state.filter_state)
+            self._filter_state = unpacked(account, state.filter_state)
         if any(charge["clip_scale"] < 1 for charge in charges):
             state = state._replace(halted=jnp.bool_(True))
         self._next, self._saved = int(state.step), latest or 0
@@ -136,6 +135,15 @@ class DurableRun:
         self._journal.sync()  # a checkpoint must not know of more than the journal on the disk
         self._checkpoints.save(number, _kept(state), {"seal": self._journal.seal})
         self._saved = number
+        self._journal.append(
+            {"kind": "checkpoint", "step": number, "digest": digest_of(self._checkpoints.folder / str(number))}
+        )
+        self._journal.sync()
+
+    def reported(self, seal: str) -> None:
+        """Notes the ``seal`` of the report that was written, so that `jaxacct.reports.verify` knows an edited one."""
+        self._journal.append({"kind": "report", "seal": seal})
+        self._journal.sync()
 
     def _charge(self, state: TrainState, size: int) -> list[Proposal]:
         """Asks for the next steps, ``ahead`` of them, writes what they cost and waits for the disk."""
@@ -158,7 +166,7 @@ class DurableRun:
                     "rate": float(report.rate),
                     "clip_scale": float(report.clip_scale),
                     "budget_left": float(report.budget_left),
-                    "filter_state": _packed(proposal.filter_state),
+                    "filter_state": packed(proposal.filter_state),
                 }
             )
             self._filter_state = proposal.filter_state
@@ -208,7 +216,7 @@ def durable_run(
     why lost steps are neither replayed nor refunded.
 
     Args:
-        folder: ``journal`` and ``checkpoints`` lie in it.
+        folder: ``journal``, ``filter.json`` and ``checkpoints`` lie in it; `jaxacct.reports.verify` reads it.
         step: from :func:`jaxacct.training.make_step`; no sampler of whole epochs, no per-example filter.
         state: from :func:`jaxacct.training.init_state`: the shapes, and the parameters of a new run, which must be
             public (not fitted to the private data) on every start.
@@ -218,7 +226,9 @@ def durable_run(
         ahead: steps that are charged with one wait for the disk. Above 1 only for schedules that are fixed in advance:
             the charge of a step is then written before the release that precedes it.
         keys: the roots of attempt 0, 1, ...; different for different attempts. Without it, from the operating system.
-        settings: settings in which a resumed run must agree, as JSON; the journal keeps them for its readers.
+        settings: settings in which a resumed run must agree, as JSON; the journal keeps them for its readers, beside
+            the filter's epsilon, delta, relation and arguments, which go in by themselves (``delta`` here is where
+            epsilon is quoted).
 
     Raises:
         ValueError: a ``state`` of another filter; a run in ``folder`` without ``resume``; a damaged journal or
@@ -249,16 +259,19 @@ def durable_run(
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
         checkpoints = opened.enter_context(contextlib.closing(Checkpoints(place[1])))
-        account = _packed(state.filter_state)
-        header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}, "account": account}
+        account = packed(state.filter_state)
+        header: Record = {"kind": "run", "filter": kept_filter.fingerprint(filter), "settings": settings or {}}
         if journal.records:
-            check(journal)
+            check(journal.path, journal.records)
             agree(journal, header)
         elif checkpoints.latest is not None:
             raise ValueError(lost)
         check_state(filter, state.filter_state)
         if not journal.records:
-            journal.append(header)
+            kept_filter.write(filter, folder)
+            # Epsilon, delta, relation and the filter's arguments stand in every journal, whatever a caller gives.
+            known = kept_filter.promise(filter, (settings or {}).get("delta"))
+            journal.append(header | {"settings": known | header["settings"], "account": account, "made": made()})
         yield DurableRun(step, journal, checkpoints, state, keys, every, ahead)
 
 
@@ -267,11 +280,13 @@ def _kept(state: TrainState) -> dict[str, object]:
     return {name: value for name, value in state._asdict().items() if name != "keys"}
 
 
-def _packed(state: object) -> list[str]:
+def packed(state: object) -> list[str]:
+    """The bytes of a filter's state, in hexadecimal, for a journal."""
     return [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(state)]
 
 
-def _unpacked(words: list[str], like: Tree) -> Tree:
+def unpacked(words: list[str], like: Tree) -> Tree:
+    """The state that `packed` wrote, in the form of ``like``."""
     leaves, structure = jax.tree.flatten(like)
     found = []
     try:
@@ -281,23 +296,3 @@ def _unpacked(words: list[str], like: Tree) -> Tree:
     except (ValueError, TypeError) as problem:
         raise ValueError(f"journal holds a filter_state that is none of this filter's: {problem}") from None
     return jax.tree.unflatten(structure, found)
-
-
-def _fingerprint(filter: object) -> str:
-    """A digest of the filter's type, its static fields and every number in it."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(filter)]
-    if not leaves or any(leaf.dtype.hasobject for leaf in leaves):
-        raise ValueError(f"filter must be a pytree of arrays, as those of jaxacct.filters are, got {filter!r}")
-    found = hashlib.sha256(repr(_static(filter)).encode())
-    for leaf in leaves:
-        found.update(f"|{leaf.dtype.str}{leaf.shape}|".encode() + leaf.tobytes())
-    return found.hexdigest()
-
-
-def _static(part: object) -> object:
-    if not dataclasses.is_dataclass(part):
-        return type(part).__name__
-    fields = dataclasses.fields(part)
-    static = [(f.name, getattr(part, f.name)) for f in fields if f.metadata.get("static")]
-    inner = [(f.name, _static(getattr(part, f.name))) for f in fields if not f.metadata.get("static")]
-    return type(part).__name__, static, inner

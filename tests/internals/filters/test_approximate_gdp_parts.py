@@ -10,9 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.marks import marked
 
 module = importlib.import_module("jaxacct.filters.additive.approximate_gdp")
 RNG = np.random.default_rng(21)
@@ -48,31 +46,6 @@ def test_a_step_costs_its_mean_loss_rounded_up_however_loud_and_nothing_where_th
     assert found[count : count + 2].tolist() == [0.0, 1e200]
     assert found[count + 2] >= 0
     assert (found[count + 3] == 0) == (regime == "small")
-
-
-@pytest.mark.parametrize("regime", ["small", "large"])
-def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_unit(regime):
-    ledger = filters.approximate_gdp(0.25, regime)
-    rate, loud = (0.125, 0.5) if regime == "small" else (1.0, 0.25)
-    query = PoissonSampled(Gaussian(loud), rate)
-    dust = WHOLE >> 40
-    step = jax.jit(lambda words: ledger.update_clipped(query, words))
-    for left, admits in ((dust - 1, False), (dust, False), (dust + 1, True), (1 << 60, True), (WHOLE // 2, True)):
-        admitted, after, scale = step(marked(ledger, state_of(WHOLE - left)))
-        assert bool(admitted) == admits
-        words = np.asarray(after.words).tolist()
-        assert (words == [1 << 24, 0, 0]) == admits
-        with mpmath.workdps(40):
-            rest = mpmath.mpf(left) / WHOLE * 0.25
-            most = mpmath.sqrt(mpmath.log1p(2 * rest / rate**2)) if regime == "small" else mpmath.sqrt(2 * rest) / rate
-            exact = min(most * loud, 1) if admits else 0
-            assert exact * (1 - 2.0**-22) <= float(scale) <= exact
-    # A step that fits spends its cost and is not clipped.
-    small = PoissonSampled(Gaussian(50.0), rate)
-    admitted, after = ledger.update(small, ledger.init())
-    assert admitted
-    assert 0 < float(ledger.spent(after)) < 0.001
-    assert float(ledger.clip_scale(small, ledger.init())) == 1.0
 
 
 @pytest.mark.parametrize("regime", ["small", "large"])

@@ -5,31 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct._numerics.pieces import join
-from jaxacct.filters import prepare
 from jaxacct.filters.residues.solver import _at_nodes, _pattern
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 
 def exact(pieces) -> np.ndarray:
     """The float64 number of a state, whatever the program's precision."""
     return np.asarray(pieces, np.float64).sum(-1)
-
-
-@pytest.mark.slow
-def test_pooling_keeps_both_masses_and_dominates():
-    law = PLD.from_mechanism(PoissonSampled(Gaussian(1.5), 0.01), grid=LossGrid(5 / 2048, -2048, 4096))
-    query = prepare(law)
-    with jax.enable_x64(True):
-        losses, masses, infinity = (np.asarray(join(x)) for x in (query.losses, query.masses, query.infinity))
-    gamma = np.exp(np.linspace(-0.05, 2, 50))
-    pooled = np.maximum(0, masses[0] * -np.expm1(np.log(gamma)[:, None] - losses[0])).sum(-1) + infinity[0]
-    full = np.asarray(law.hockey_stick(np.log(gamma)), np.float64)
-    assert np.all(pooled >= full * (1 - 1e-12) - 1e-15)
-    assert masses[0].sum() == pytest.approx(1, abs=1e-7)
-    assert np.sum(masses[0] * losses[0] ** 2) < 1.01 * np.sum(law.masses * law.grid.losses**2)
 
 
 @pytest.mark.parametrize(("mu", "charge", "spread"), [(1.0, 0.01, 1.0), (0.05, 0.002, 3.0), (1e-3, 1e-9, 20.0)])

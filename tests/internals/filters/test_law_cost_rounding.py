@@ -126,28 +126,3 @@ def test_what_is_no_law_costs_nan():
     assert np.all(deltas(query).reshape(-1)[:3] >= np.maximum(missing, 0.0))
     with pytest.raises(ValueError, match=r"query must be an upper PLD .* got bound 'lower'"):
         _law_costs.pure_of_law(PLD(masses[1], 0.0, GRID, "lower"))
-
-
-@pytest.mark.parametrize("grid", [LossGrid(1e-3, -500, 1001), LossGrid(40.0, -1, 3)])
-@jax.enable_x64(True)
-def test_the_doubt_about_a_sum_grows_with_its_terms_and_with_the_losses(grid):
-    found = []
-    jax.eval_shape(lambda p: found.append(_law_costs._law(PLD(p, 0.0, grid)).doubt), np.zeros(grid.size))
-    least = 2.0**-52 * (grid.size + np.abs(grid.losses).max())
-    assert least <= found[0] <= 5 * least
-
-
-@jax.enable_x64(True)
-def test_of_masses_in_float32_what_rounding_may_have_taken_is_put_back():
-    masses, atom = np.asarray(laws((ATOMS, ATOMS))[0], np.float32), np.float32(1e-7)
-    read = jax.jit(_law_costs._law)
-    law = read(stored.law(masses, atom, GRID))
-    wide = masses.astype(np.float64) * (1 + 2.0**-23)
-    assert np.array_equal(law.p, wide)
-    least = float(atom) * (1 + 2.0**-23)
-    lost = (GRID.size + 1) * 2.0**-126
-    assert float(law.infinite) >= least
-    assert float(read(stored.law(masses, np.float32(0.0), GRID)).infinite) == lost
-    assert float(law.infinite) == pytest.approx(least, rel=1e-15)
-    mixed = read(stored.law(masses.astype(np.float64), np.float32(0.0), GRID))
-    assert float(mixed.infinite) == lost

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
+from jaxacct import LossGrid
 from jaxacct.filters.residues import prepare as _prepared
 from tests import stored
 
@@ -105,92 +105,3 @@ def test_pooled_atoms_dominate_in_both_directions_and_are_some_of_those_there_we
         assert np.max(after - before) < 0.1 * mine.sum()
     same = _prepared._pooled(losses, p, q, n)
     assert all(x is y for x, y in zip(same, (losses, p, q), strict=True))
-
-
-@jax.enable_x64(True)
-def test_losses_found_from_masses_are_rounded_up_in_both_directions(monkeypatch):
-    monkeypatch.setattr(_prepared, "split_up", lambda value: value)
-    monkeypatch.setattr(_prepared, "dominating_mu", lambda *_: 0.0)
-    wanted = np.sort(RNG.uniform(-40.0, 40.0, 200))
-    p, q = (RNG.uniform(0.5, 1.0, 200) * np.minimum(1.0, np.exp(s * wanted)) for s in (1, -1))
-    order = np.argsort(p / q)
-    p, q = p[order] / p.sum(), q[order] / q.sum()
-    made = jax.jit(lambda p, q: _prepared._one(p, q, None, 200))(p, q)
-    losses, masses = np.asarray(made.losses), np.asarray(made.masses)
-    with mpmath.workdps(40):
-        truth = np.array(
-            [mpmath.log(mpmath.mpf(a) / mpmath.mpf(b)) for a, b in zip(p.tolist(), q.tolist(), strict=True)]
-        )
-        for found, exact in ((losses[0], truth), (losses[1], -truth[::-1])):
-            assert all(0 <= a - b <= 2.0**-46 * 45 for a, b in zip(found.tolist(), exact, strict=True))
-        assert max(abs(truth)) <= float(made.epsilon) <= float(max(abs(truth))) + 2.0**-46 * 45
-    for found, exact in ((masses[0], p), (masses[1], q[::-1])):
-        assert np.all((found >= exact) & (found <= exact * (1 + 1e-11)))
-    assert np.asarray(made.infinity).tolist() == [0.0, 0.0]
-
-
-def test_without_a_grid_a_mechanisms_lattice_is_finer_and_as_long_and_with_one_it_is_that(monkeypatch):
-    asked = []
-
-    def from_mechanism(query, bound, *, relation, grid):
-        asked.append((bound, relation, grid))
-        return grid
-
-    monkeypatch.setattr(_prepared.PrivacyProfile, "from_mechanism", from_mechanism)
-    monkeypatch.setattr(_prepared.TradeOff, "from_profile", lambda profile: profile)
-    monkeypatch.setattr(_prepared.conversions, "grid_for", lambda queries, relation: LossGrid(0.5, -4095, 8192))
-    query, given = PoissonSampled(Gaussian(1.0), 0.1), LossGrid(0.25, -8, 20)
-    made = _prepared._trade_off(query, "add_or_remove", None)
-    assert (made.size, made.lowest, made.spacing) == (2**15, -4 * 4095, 0.125)
-    assert _prepared._trade_off(query, "replace", given) is given
-    assert asked == [("upper", "remove", made), ("upper", "replace", given)]
-    assert _prepared._trade_off(RandomizedResponse(0.5), "remove", given) is given
-    assert isinstance(_prepared._trade_off(RandomizedResponse(0.5), "remove", None), TradeOff)
-    assert _prepared._experiments(RandomizedResponse(np.array([0.5, 0.6])), "remove") is None
-
-
-@jax.enable_x64(True)
-def test_masses_are_scaled_until_either_sum_over_segments_is_that_of_the_curve(monkeypatch):
-    monkeypatch.setattr(_prepared, "split_up", lambda value: value)
-    monkeypatch.setattr(_prepared, "dominating_mu", lambda *_: 0.0)
-    run = jax.jit(lambda p, q: _prepared._one(p, q, None, 8))
-    # Of order 1 the excess is 1/2 on one side of the curve, and on the other 1/2 and the gap of the totals.
-    for gap in (1e-9, 1e-3, 0.1):
-        p, q = np.array([0.5, 0.5]), np.array([1.0 + gap, 0.0])
-        for one, other, side in ((p, q, 0), (q[::-1], p[::-1], 1)):
-            made = run(one, other)
-            masses, infinity = np.asarray(made.masses)[side], np.asarray(made.infinity)
-            for found in (infinity[side], masses.max()):
-                assert 0.5 + gap <= found <= (0.5 + gap) * (1 + 3e-9) + 1e-13
-            assert infinity[1 - side] == 0
-            opposite = np.asarray(made.masses)[1 - side].max()
-            assert 1.0 + gap <= opposite <= (1.0 + gap) * (1 + 1e-13)
-
-
-@jax.enable_x64(True)
-def test_losses_that_are_kept_follow_what_is_there_up_to_either_end():
-    losses = np.linspace(-1.5, 1.5, 301)
-    p = 1 / (1 + np.exp(-losses))  # and with it p + q is 1 everywhere
-    kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(losses, p, 1 - p, 20))
-    assert (kept[0], kept[-1]) == (-1.5, 1.5)
-    assert np.abs(kept + kept[::-1]).max() <= 0.021
-    gaps = np.diff(kept)
-    assert gaps.max() < 0.2  # of 19 that would be 0.16 each
-    assert gaps.min() > 0.13
-    assert gaps[8:11].max() < gaps[[0, -1]].min()  # nearest to 0 they are closest, for ratios' sake
-    assert np.all(a[1:-1] > 0)
-    assert np.all(b[1:-1] > 0)
-
-
-@jax.enable_x64(True)
-def test_where_all_losses_but_one_are_the_same_they_stay_where_they_are():
-    losses = np.array([-0.5] * 20 + [1.0])
-    p = np.append(np.full(20, 0.04), 0.2)
-    for sign in (1.0, -1.0):
-        line = np.sort(sign * losses)
-        mine = p if sign > 0 else p[::-1]
-        kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(line, mine, mine, 8))
-        assert set(kept.tolist()) == set(line.tolist())
-        for found in (a, b):
-            assert found[kept == sign].sum() == pytest.approx(0.2, rel=1e-12)
-            assert found[kept == -0.5 * sign].sum() == pytest.approx(0.8, rel=1e-12)

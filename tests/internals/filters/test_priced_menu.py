@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import numpy as np
 import pytest
 
 from jaxacct import filters
-from jaxacct.filters.prices import kept as _table_cache
 from jaxacct.filters.prices import menu_table as _budget_table
 from jaxacct.filters.prices.entries import shrunk
 from jaxacct.filters.prices.laws import delta_of, menu_laws
 
-module = importlib.import_module("jaxacct.filters.prices.menu_prices")  # the room's name is the function's
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 
@@ -69,43 +66,3 @@ def test_every_node_and_every_budget_between_two_dominates_every_query_before_it
         > DELTA
         >= delta_of(table.excess, laws.grid, EPSILON)
     )
-
-
-def test_tables_on_disk_are_used_and_damaged_or_foreign_ones_are_not(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
-    made = []
-    original = module.budget_table
-    monkeypatch.setattr(module, "budget_table", lambda *a: (made.append(1), original(*a))[1])
-    make = lambda delta=DELTA, **k: filters.menu(MENU, epsilon=EPSILON, delta=delta, points=POINTS, **k)  # noqa: E731
-    first = make()
-    (path,) = tmp_path.glob("*.npz")
-    assert len(made) == 1
-    same = make()
-    assert len(made) == 1
-    assert (np.asarray(same.excess) == np.asarray(first.excess)).all()
-    assert int(same.budget) == int(first.budget)
-    good = path.read_bytes()
-    arrays = _table_cache.load(path.stem)
-    richer = {**arrays, "budget": arrays["budget"] * 2}
-    with open(tmp_path / "richer.npz", "wb") as file:
-        np.savez(file, digest=np.array(_table_cache.digest(path.stem, arrays)), **richer)
-    with open(tmp_path / "pickled.npz", "wb") as file:
-        np.savez(file, digest=np.array("x"), budget=np.array([object()], dtype=object))
-    with open(tmp_path / "foreign.npz", "wb") as file:
-        np.savez(file, digest=np.array(_table_cache.digest("another key", arrays)), **arrays)
-    flipped = bytearray(good)
-    flipped[len(good) // 2] ^= 1
-    damaged = [b"", b"not an archive", good[: len(good) // 2], bytes(flipped)]
-    damaged += [(tmp_path / f"{name}.npz").read_bytes() for name in ("richer", "pickled", "foreign")]
-    for content in damaged:
-        path.write_bytes(content)
-        assert _table_cache.load(path.stem) is None
-    path.write_bytes(damaged[-3])
-    assert int(make().budget) == int(first.budget)
-    assert len(made) == 2
-    assert path.read_bytes() != damaged[-3], "the damaged file is replaced"
-    make(cache=False)
-    make(delta=2 * DELTA)
-    assert len(made) == 4
-    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(path))  # a file: nothing can be kept there
-    assert int(make().budget) == int(first.budget)

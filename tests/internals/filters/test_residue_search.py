@@ -2,102 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxacct.filters.residues import solver
-
-NO_NODES = solver.Nodes(*[np.zeros(())] * 10)
-LAW = np.array([[0.0, 0.5]]), np.array([[0.5, 0.5]])
-
-
-def searched(monkeypatch, holds, step, tries, tolerance=1e-4):
-    """`largest` of (mu, start, root), certificates ``holds`` and ``step`` of (charge, what nodes are for, root).
-
-    The root is handed through in place of the ratio.
-    """
-    monkeypatch.setattr(solver, "_nodes", lambda mu, at, *_: NO_NODES._replace(unit=at))
-    made = lambda mu, charge, x, p, root, nodes: solver.Check(  # noqa: E731
-        holds(charge, nodes.unit, root), step(charge, nodes.unit, root)
-    )
-    monkeypatch.setattr(solver, "certified", made)
-    run = lambda mu, start, root: solver.largest(mu, *LAW, np.zeros(1), root, start, tolerance, tries)  # noqa: E731
-    return jax.jit(jax.vmap(run))
-
-
-@jax.enable_x64(True)
-def test_the_root_of_what_is_left_is_rounded_down_by_a_few_units(monkeypatch):
-    rng = np.random.default_rng(3)
-    mu = 10.0 ** rng.uniform(-2, 1, 32)
-    root = mu * mu * rng.uniform(1e-6, 0.5, 32)
-    run = searched(monkeypatch, lambda c, _, root: c >= root, lambda c, _, root: root - c, 5, tolerance=0.0)
-    for m, r, left in zip(mu, root, np.asarray(run(mu, root, root)), strict=True):
-        exact = Fraction(m) ** 2 - Fraction(r)
-        assert exact * (1 - Fraction(1, 2**47)) <= Fraction(left) ** 2 <= exact
-
-
-@jax.enable_x64(True)
-def test_where_nothing_is_certain_or_there_is_no_budget_nothing_is_found(monkeypatch):
-    never = searched(monkeypatch, lambda c, *_: c < 0, lambda c, *_: c, 9)
-    assert (np.asarray(never(np.array([1.0, 5.0]), np.full(2, 0.1), np.ones(2))) == -1).all()
-    always = searched(monkeypatch, lambda c, *_: c > 0, lambda c, *_: -0.5 * c, 60)
-    found = np.asarray(always(np.array([1.0, 0.0, -1.0, np.nan, np.inf]), np.full(5, 0.1), np.ones(5)))
-    assert 1 - 1e-12 <= found[0] <= 1
-    assert (found[1:] == -1).all()
-    # One direction that says no is enough.
-    monkeypatch.setattr(solver, "certified", lambda mu, charge, x, *_: solver.Check((x[1] > 0) & (charge > 0.1), 0.0))
-    for sign, wanted in ((1.0, True), (-1.0, False)):
-        losses, masses = np.array([[0.0, 0.5], [0.0, 0.5 * sign]]), np.full((2, 2), 0.5)
-        best = solver.largest(jnp.float64(1.0), losses, masses, np.zeros(2), 1.0, 0.2, 1e-4, 40)
-        assert (float(best) > 0) == wanted
-
-
-@jax.enable_x64(True)
-def test_terms_out_of_range_are_replaced_by_their_maximum_and_others_are_not():
-    unit, kappa = 0.01, 0.05
-    nodes, _, offsets = solver._pattern(3)
-    end, furthest = nodes[-1] * unit, offsets.max() * unit
-    run = jax.jit(solver._at_nodes)
-    kept = 600.0 / furthest - 2 * kappa * end
-    for share, near in ((1 - 1e-9, True), (1 + 1e-9, False)):
-        for sign in (1.0, -1.0):
-            rates = np.array([sign * kept * share, 0.3, -0.2])
-            constant = np.array([-3.0 - max(rates[0], 0.0) * end, -1.0, -2.0])
-            found = np.asarray(run(constant, rates, kappa, unit, end))
-            t = nodes * unit
-            each = np.exp(constant[:, None] + rates[:, None] * t - kappa * t * t)
-            allowed = 1e-10 * each.sum(0)
-            assert np.all(found >= each.sum(0) - allowed)
-            extra = 0.0 if near else np.exp(-3.0)
-            np.testing.assert_allclose(found, each[1 if not near else 0 :].sum(0) + extra, rtol=1e-9)
-
-
-@jax.enable_x64(True)
-def test_nodes_fit_up_to_the_last_budget_and_the_widest_cell_that_the_quadratures_error_is_proven_for():
-    losses, masses = np.array([-0.1, 0.1]), np.array([0.4, 0.6])
-    make = jax.jit(lambda mu, charge, room: solver._nodes(mu, charge, losses, masses, room, 1.0))
-    for mu, room, good in (
-        (1.0, 0.0, True), (1.0, 1e-6, True), (1.0, -1e-300, False), (1.0, np.nan, False), (20.0, 0.0, True),
-        (20.001, 0.0, False), (0.2, 0.0, True), (np.nan, 0.0, False),
-    ):  # fmt: skip
-        assert bool(make(mu, 0.5 * mu * mu, room).fit) == good, (mu, room)
-    # What makes underflow impossible.
-    assert max(solver._pattern(n)[0][-1] for n in (1, 2, 16, 32, 64, 128, 1000)) <= 766
-    seen = []
-    for mu in (1.0, 8.0):
-        for charge in mu * mu * np.geomspace(1e-4, 0.1, 120) / mu:
-            nodes = make(mu, charge, 0.0)
-            t, unit = np.asarray(nodes.t), float(nodes.unit)
-            widest = 2 * unit * (t[-1] / mu + 0.5 * mu) / mu
-            assert abs(widest - 2) < 1e-9 or bool(nodes.fit) == (widest <= 2), charge
-            assert not nodes.fit or (t[-1] < 28 * mu and 2 * unit <= mu / 7)
-            seen.append(widest)
-    assert max(x for x in seen if x < 2) > 1.8
-    assert min(x for x in seen if x > 2) < 2.2
 
 
 @pytest.mark.parametrize(("scale", "charge", "ratio", "stretch"), [(1.0, 0.3, 1.0, 1.0), (0.2, 0.02, 1.3, 6.0)])

@@ -87,31 +87,6 @@ def test_what_atoms_and_slack_take_of_delta_and_leave_as_room_is_on_the_safe_sid
 
 
 @jax.enable_x64(True)
-def test_slack_is_taken_only_where_it_saves_more_than_a_hundredth_of_the_charge(monkeypatch):
-    atom, d = 2.0**-12, 2.0**-6
-    after_atom = (d - atom) / (1 - atom)
-    rows = []
-    for offer, top in ((0.0, 0.0), (2.0**-8, 0.0), (0.0, atom), (2.0**-8, atom)):
-        for best, plain, takes_best in (
-            (0.9, 0.8, True), (0.8, 0.9, False), (0.8, 0.8, False), (0.9, -1.0, True), (-1.0, 0.8, False),
-            (-1.0, -1.0, False),
-            # Charges 0.36 and 0.36 (1 - 0.009) or (1 - 0.011): the second is worth it.
-            (np.sqrt(1 - 0.36 * 0.991), 0.8, offer == 0), (np.sqrt(1 - 0.36 * 0.989), 0.8, True),
-        ):  # fmt: skip
-            rows.append((offer, top, best, plain, takes_best))
-    offer, top, best, plain, takes = (np.array(x) for x in zip(*rows, strict=True))
-    count = len(rows)
-    both = np.stack([top, 0 * top], -1)
-    arguments = both, np.full(count, np.inf), np.ones(count), np.full(count, d), offer, best, plain
-    (after, left), _ = jax.tree.map(np.asarray, stepped(monkeypatch)(*arguments))
-    assert np.array_equal(after, np.where(takes, best, plain))
-    slack = np.where(takes, offer, 0.0)
-    rest = np.where(top > 0, after_atom, d)
-    np.testing.assert_allclose(left, (rest - slack) / (1 - slack), rtol=1e-12)
-    assert np.all(left <= (rest - slack) / (1 - slack) * (1 + 1e-15))
-
-
-@jax.enable_x64(True)
 def test_a_query_that_a_gaussian_dominates_costs_no_more_than_it_and_one_that_is_no_law_is_refused(monkeypatch):
     run = stepped(monkeypatch)
     rng = np.random.default_rng(5)

@@ -153,11 +153,3 @@ def test_ctrl_c_after_begin_leaves_no_lock_behind(store, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             written(store, 2)
     written(SqliteStore(store.path, 0.1), 2)
-
-
-def test_a_call_from_within_a_call_leaves_the_first_one_whole(store):
-    with store.transaction(write=True) as sql:
-        with pytest.raises(LedgerUnavailable, match="in the middle of another call"):
-            written(store, 1)
-        _store.append(sql, 0, "body 1", "hash 1", "state", None)
-    assert seen(store.path) == [0, 1]

@@ -76,16 +76,3 @@ def test_the_laws_close_in_with_the_square_of_the_cells(name):
         return np.mean([_stick(upper, epsilon) - _stick(lower, epsilon) for epsilon in at])
 
     assert gap(96) < gap(24) / 8 + 1e-11
-
-
-def test_parameters_that_make_no_sense_leave_nothing_certified():
-    lower, upper = laws(GaussianPair(np.asarray(np.nan), _one, _none), np.linspace(-1.0, 1.0, 9))
-    assert np.isnan(lower.masses).all()
-    assert np.isnan(upper.masses).any()
-
-
-def test_an_edge_is_moved_to_an_atom_and_the_ends_stay():
-    edges = np.linspace(0.0, 1.0, 11)
-    np.testing.assert_allclose(with_edge(edges, np.asarray(0.52))[5], 0.52)
-    np.testing.assert_array_equal(with_edge(edges, np.asarray(1e-6))[[0, 1]], [0.0, 1e-6])
-    np.testing.assert_array_equal(with_edge(edges, np.asarray(-3.0)), edges)

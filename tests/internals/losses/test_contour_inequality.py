@@ -3,9 +3,10 @@
 import mpmath as mp
 import numpy as np
 
-from jaxacct.losses.engines.composition import power_error
-from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
-from jaxacct.losses.engines.contour.read_off import Integrand, aliases
+from jaxacct.losses.engines.inversion.composed_transform import power_error
+from jaxacct.losses.engines.inversion.integrand import Integrand
+from jaxacct.losses.engines.inversion.inversion_bounds import Size, inversion_bounds
+from jaxacct.losses.engines.inversion.read_off import aliases
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 RNG = np.random.default_rng(19)
@@ -63,8 +64,8 @@ def test_aliases_and_truncation_bound_what_they_say():
             assert truth + away - left <= total <= truth + away + left
             zero = np.zeros(1)
             ours = Integrand(
-                zero + float(theta), zero, zero, zero, zero, zero + spacing, zero, zero, zero, zero,
-                np.array(tilts)[:, None], np.array([float(x) for x in logs])[:, None], zero,
+                zero + float(theta), zero + spacing, zero, zero, zero, zero, zero, zero, zero, zero,
+                np.array(tilts)[:, None], np.array([float(x) for x in logs])[:, None],
             )  # fmt: skip
             with np.errstate(over="ignore"):
                 bound = mp.mpf(float(aliases(ours, zero + epsilon)[0]))
@@ -103,7 +104,7 @@ def test_bounds_of_delta_hold_the_closed_form():
     one = np.ones_like(noises)
     pairs = GaussianPair(noises[:, None], one[:, None], RNG.integers(0, 2, noises.size)[:, None].astype(float))
     with np.errstate(all="ignore"):
-        lower, upper = contour_bounds("delta", Size(256, 256), pairs, counts[:, None], epsilons)
+        lower, upper = inversion_bounds("delta", Size(256, 256), (pairs,), counts[:, None], epsilons)
     narrow = 0
     with mp.workdps(40):
         for low, high, noise, count, epsilon in zip(lower, upper, noises, counts, epsilons, strict=True):

@@ -18,11 +18,10 @@ from jaxacct import (
 )
 from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
-from jaxacct.losses.engines.contour.transform import transform
-from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
-from jaxacct.losses.engines.lines.base import Closed
+from jaxacct.losses.engines.inversion.band_limited import one_sided
+from jaxacct.losses.engines.inversion.transform import transform
 from jaxacct.losses.engines.lines.gauss_legendre import rule
-from jaxacct.losses.engines.lines.of_pair import line_of
+from jaxacct.losses.engines.lines.line_of_pair import line_of
 
 MIXTURE = RandomSensitivityGaussian(1.5, (0.0, 1.0, 2.5), (0.7, 0.25, 0.05))
 
@@ -96,8 +95,6 @@ def made(mechanism, relation, theta, nodes, spacing):
         (group,), _ = grouped(batch.query[0], batch.query[1], np)
         line = line_of(group)(np.array([[theta]]), np.array([[-60.0]]), 256)
         found = line.quadrature(np.array([spacing]), nodes)
-        if isinstance(found, Closed):
-            return line, found, found.real, found.imag, found.error
         other = transform(found.losses, found.weights, np.array([spacing]), nodes)
         return line, found, other.real, other.imag, other.error + found.error
 
@@ -112,7 +109,7 @@ def test_a_transform_errs_by_no_more_than_it_says(mechanism, relation, theta, sp
     with mpmath.workdps(30):
         truth = expectation(mechanism, relation)
         total = truth(mpmath.mpf(theta))
-        left = float(line.totals().left_out[0, 0])
+        left = float(np.max(line.totals().left_out))
         assert left < 1e-20
         assert abs(mpmath.log(total) - found.log_total[0, 0]) <= error[0, 0, 0] + 1e-20
         for j in (0, 1, 2, 7, nodes - 1):
@@ -131,7 +128,7 @@ def test_one_sided_functions_lie_on_their_sides(theta, width):
     nodes = 128
     spacing = width / nodes
     index = np.arange(nodes)
-    found = one_sided(np.array([theta]), np.array([spacing]), nodes, index)
+    found = one_sided(np.array([theta]), np.array([spacing]), np.array([float(nodes)]), nodes)
     period = 2 * np.pi / spacing
     # The sums over the frequencies are those over all x + k period.
     for x in np.concatenate([np.linspace(-2.0, 2.0, 11), [1e-9, -1e-9, 2 * np.pi / width * 60]]):
@@ -159,7 +156,7 @@ def test_one_sided_functions_lie_on_their_sides(theta, width):
 
 def test_one_sided_functions_are_an_eighth_of_a_squared_step_apart():
     theta, nodes, spacing = 2.0, 4096, 0.1
-    found = one_sided(np.array([theta]), np.array([spacing]), nodes, np.arange(1))
+    found = one_sided(np.array([theta]), np.array([spacing]), np.array([float(nodes)]), nodes)
     step = 2 * np.pi / (nodes * spacing)
     assert float((found.above - found.below).real[0, 0]) == pytest.approx(step**2 / 8, rel=1e-3)
 

@@ -53,22 +53,6 @@ def test_merged_segments_stay_on_their_side_of_every_order(leakier):
         assert inner.sum() >= 18
 
 
-def test_few_segments_are_only_sorted_and_padded():
-    given = experiment(0, 12)
-    found = segments.reduce(given, 16, True)
-    ordered = segments.sort(given)
-    for x, y, z in zip(found, ordered, given, strict=True):
-        assert x.shape == (16,)
-        np.testing.assert_array_equal(x[:12], y)
-        np.testing.assert_array_equal(x[12:], 0.0)
-        np.testing.assert_array_equal(np.sort(y), np.sort(z))
-    w, d = (np.asarray(x) for x in ordered)
-    assert np.all(w[:2] == 0)
-    assert np.all(d[:2] > 0)
-    inner = np.log(d[2:8] / w[2:8])
-    assert np.all(np.diff(inner) <= 0)
-
-
 @pytest.mark.parametrize("leakier", [True, False])
 def test_products_are_rounded_to_their_side_and_no_more(leakier):
     rng = np.random.default_rng(0)

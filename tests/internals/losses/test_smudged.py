@@ -14,14 +14,12 @@ from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.grids.discretize import masses_above, masses_below
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.renyi.tails import _upper_cells, log_excess
 from tests import finite
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
 UNIT = np.log(2.0)
 TRUTH = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
-FINITE = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
 OFF, SLACK = 1e-4, 1e-5
 # P-masses, Q-masses and losses in units of what the table admits, and what it admits.
 MOVES = [(p, q, 0, OFF, 0) for p in (-1, 1) for q in (-1, 1)] + [(0, 0, x, 0, SLACK) for x in (-1, 1)]
@@ -112,36 +110,6 @@ def test_nodes_lie_on_their_sides():
             assert np.all((truth - lower)[:, 1:-1] <= room[:, 1:-1])
             assert np.all((truth - ended) <= room)
         assert np.all(lower[:, [0, -1]] == 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("order", "by_mass", "by_loss"), [(1.5, 18.6, 0.3), (4.0, 11.2, 1.8)])
-def test_renyi_divergence_is_charged_what_the_tails_may_hide(order, by_mass, by_loss):
-    orders, tilts = np.full(len(MOVES), order), np.ones((len(MOVES), 1))
-    found = np.exp(log_excess(smudged(FINITE), orders, tilts, np.full((len(MOVES), 1), np.inf)))
-    truth = float(sum(q * ((p / q) ** order - 1) for p, q in ((float(p), float(q)) for p, q in FINITE)))
-    assert np.all(found >= truth)
-    assert np.all(found <= truth * (1 + (by_mass * OFFS + by_loss * SLACKS)[:, 0] + 1e-11))
-    endless = log_excess(smudged(TRUTH), orders, tilts, np.zeros((len(MOVES), 1)))
-    assert np.all(np.asarray(endless) == np.inf)
-
-
-def test_small_cells_next_to_large_tails_are_charged_their_tails_errors():
-    """A cell's mass is a difference of tails, each off on its own: here neighbours err in opposite directions."""
-    edges = np.linspace(-0.6, 1.0, 9)
-    q = np.array([0.3, 0.2, 0.1, 1e-3, 1e-3, 1e-3, 0.2, 0.197])
-    p = q * np.exp(0.5 * (edges[1:] + edges[:-1]))
-    off = 1e-6 * (-1.0) ** np.arange(9)
-    with jax.enable_x64(True):
-        for masses in (p, q):
-            above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-            below = np.append(0.0, np.cumsum(masses))
-            for sign in (1, -1):
-                found = _upper_cells(above / (1 + sign * off), below / (1 - sign * off), jnp.full(9, 1e-6))
-                mass, slack = map(np.asarray, found)
-                assert np.all(mass >= masses)
-                assert np.all(mass * (1 - slack) <= masses)
-                assert np.all(slack <= 1e-5 * np.minimum(above[:-1], below[1:]) / masses)
 
 
 @jax.jit

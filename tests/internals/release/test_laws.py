@@ -4,7 +4,6 @@ import functools
 from decimal import Context, Decimal
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from jaxacct import Ledger, filters, release
@@ -159,16 +158,3 @@ def test_a_request_is_on_the_disk_before_a_coin_is_drawn(query, tmp_path, monkey
         QUERIES[query](budget=ledger)
     assert float(ledger.spent()) > 0
     assert len(ledger.outstanding()) == 1
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_a_refused_request_draws_nothing(query, tmp_path, monkeypatch):
-    small = filters.zcdp(1e-6)
-    ledger = Ledger(tmp_path / "budget.db", small, create=True)
-    monkeypatch.setattr(samplers, "randbelow", lambda _: pytest.fail("a coin was drawn"))
-    for found in (QUERIES[query](budget=ledger), QUERIES[query](budget=small, state=small.init())):
-        assert (found.admitted, found.value) == (False, None)
-        assert found.reading.refusal
-        assert str(found).startswith("REFUSED")
-    assert float(ledger.spent()) == 0
-    assert np.array_equal(found.state.words, small.init().words)

@@ -66,21 +66,3 @@ def test_streams_split_keys_and_folded_keys_share_no_word():
     ]
     seen = np.concatenate([np.asarray(part).ravel() for part in drawn])
     assert np.unique(seen).size == 400 + 160 + 160 + 8
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (16,), (17,), (3, 5), (0, 2)])
-def test_a_stream_is_the_blocks_of_its_key_whatever_the_width(shape):
-    data = jnp.arange(8, dtype=jnp.uint32)
-    key, size = jax.random.wrap_key_data(data, impl=chacha20.GENERATOR), int(np.prod(shape))
-    stream = lambda count: np.asarray(chacha20.blocks(data, jnp.arange(-(-count // 16), dtype=jnp.uint32), (0, 0, 0)))  # noqa: E731
-    full = stream(size).ravel()[:size].reshape(shape)
-    for width in (8, 16, 32):
-        np.testing.assert_array_equal(jax.random.bits(key, shape, f"uint{width}"), full.astype(f"uint{width}"))
-    with jax.enable_x64(True):
-        high, low = stream(2 * size).ravel()[: 2 * size].reshape(2, *shape).astype(np.uint64)
-        np.testing.assert_array_equal(jax.random.bits(key, shape, "uint64"), (high << np.uint64(32)) | low)
-
-
-def test_a_seed_makes_no_key_of_it():
-    with pytest.raises(ValueError, match=r"seed must not be given.*training.secure_keys\(\)"):
-        jax.random.key(3, impl=chacha20.GENERATOR)

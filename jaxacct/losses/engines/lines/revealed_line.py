@@ -1,0 +1,97 @@
+"""The transform of a loss drawn at random from two, where the output says which."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.losses.engines.lines.line import Quadrature, Totals
+
+
+class RevealedLine(NamedTuple):
+    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RevealedPair`` for what is drawn.
+
+    Its transform is the sum of those of both, each times its probability: their points side by side.
+
+    Attributes:
+        first, second: lines; without ``second`` everything is revealed in its place, an infinite loss.
+        weight, rest, doubt: of the pair, shape ``(B, K)``.
+    """
+
+    first: Any
+    second: Any
+    weight: Array
+    rest: Array
+    doubt: Array
+
+    def totals(self) -> Totals:
+        """Means of both, and the larger loss."""
+        first = self.first.totals()
+        second = Totals(1.0, 1.0, 0.0, -np.inf, -np.inf) if self.second is None else self.second.totals()
+        low, high, left = (self.rest * one + self.weight * two for one, two in zip(first[:3], second[:3], strict=True))
+        units = self.doubt + 8.0 * UNIT
+        log_mass = self._added(first.log_mass, second.log_mass)
+        xp = array_module(log_mass, first.largest, second.largest)
+        log_mass = log_mass - self.doubt - 8.0 * UNIT * (1.0 + xp.abs(log_mass))
+        largest = xp.maximum(first.largest, second.largest)
+        return Totals(deflated(low, units), inflated(high, units), inflated(left, units), log_mass, largest)
+
+    def _logs(self) -> tuple[Array, Array]:
+        xp = array_module(self.weight, self.rest)
+        log = lambda x: xp.where(x > 0, xp.log(xp.where(x > 0, x, 1.0)), -np.inf)  # noqa: E731
+        return log(self.rest), log(self.weight)
+
+    def _added(self, one: Array, other: Array | float) -> Array:
+        """log of the mean of exp(one) and exp(other)."""
+        log_rest, log_weight = self._logs()
+        xp = array_module(one, other, log_rest)
+        return xp.logaddexp(log_rest + one, xp.where(self.weight > 0, log_weight + other, -np.inf))
+
+    @np.errstate(all="ignore")
+    def log_moments(self, tilts: Array) -> Array:
+        """See the protocol."""
+        second = -np.inf if self.second is None else self.second.log_moments(tilts)
+        found = self._added(self.first.log_moments(tilts), second)
+        return found + self.doubt + 8.0 * UNIT * (1.0 + array_module(found).abs(found))
+
+    @np.errstate(all="ignore")
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+        """See the protocol.
+
+        With totals A and B of the parts, each off by a share (its first error and the doubt), the shares A / (A + B)
+        and B / (A + B) are off by their product times the sum of both.
+        """
+        one = self.first.quadrature(spacing, nodes)
+        log_rest, log_weight = self._logs()
+        log_first = log_rest + one.log_total
+        if self.second is None:
+            return one._replace(log_total=log_first, error=one.error + (self.doubt + 8.0 * UNIT)[..., None])
+        other = self.second.quadrature(spacing, nodes)
+        xp = array_module(one.log_total, other.log_total)
+        log_second = xp.where(self.weight > 0, log_weight + other.log_total, -np.inf)
+        log_total = xp.logaddexp(log_first, log_second)
+        a, b = xp.exp(log_first - log_total), xp.exp(log_second - log_total)
+        mean = a * one.mean + b * other.mean
+        parts = [(a, one), (b, other)]
+        sizes = 1.0 + xp.abs(log_first) + xp.where(b > 0, xp.abs(log_second), 0.0)
+        off = sum(1.5 * part.error[..., 0] for _, part in parts) + 2.0 * self.doubt + 16.0 * UNIT * sizes
+        error = sum(column(share) * part.error for share, part in parts)
+        error = error + column(2.0 * a * b * off + self.doubt + 32.0 * UNIT * sizes)
+        far = sum(
+            share * (xp.abs(part.mean) + xp.abs(mean) + (part.weights * xp.abs(part.losses)).sum(-1))
+            for share, part in parts
+        )
+        error = error + np.arange(nodes) * spacing[:, None, None] * column(8.0 * UNIT * far)
+        joined = lambda each: xp.concatenate(list(each), -1)  # noqa: E731
+        return Quadrature(
+            log_total,
+            joined(column(share) * part.weights for share, part in parts),
+            joined(part.losses + column(part.mean - mean) for _, part in parts),
+            mean,
+            error,
+            joined(part.layer_masses * column(deflated(share, xp.minimum(off, 1.0))) for share, part in parts),
+            joined(part.layer_lengths for _, part in parts),
+        )

@@ -1,0 +1,123 @@
+"""`statement`: a run's folder or a ledger in words and numbers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._files import as_path
+from jaxacct.reports import folder as _folder
+from jaxacct.reports.document import Statement, least_mu
+from jaxacct.reports.words import filled, paragraphs, run_of_journal, run_of_report, up
+from jaxacct.training.durable_runs.kept_filter import RELATION, promise
+from jaxacct.training.durable_runs.records import made
+
+
+def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> Statement:
+    """What a run or a ledger guarantees: paragraphs for people, fields for programs.
+
+    Args:
+        path: a run's folder, or the file or PostgreSQL URL of a ledger.
+        delta: where epsilon is quoted; by default as the run or ledger does.
+
+    Raises:
+        ValueError: no run or ledger there, or a damaged one.
+    """
+    if delta is not None:
+        _validate.number(_validate.probability, delta=delta)
+        delta = float(delta)
+    text = os.fspath(path)
+    if not (isinstance(text, str) and "://" in text):
+        place = as_path(path=path)
+        if place.is_dir():
+            return _of_run(place, delta)
+        if not place.exists():
+            raise ValueError(f"path must be a run's folder or a ledger, got {place}, where nothing is")
+    return _of_ledger(os.fsdecode(text), delta)
+
+
+def _of_run(path: Path, delta: float | None) -> Statement:
+    held = _folder.opened(path)
+    if held.report is not None:
+        run = run_of_report(held.report)
+    else:
+        header = held.header
+        run = run_of_journal(header["settings"], header["made"], _folder.steps_charged(held.records), held.attempts())
+    if delta is not None and delta != run.delta:
+        if held.filter is None:
+            raise ValueError("delta must be the run's own where its filter is not in the folder")
+        known = promise(held.filter, delta)
+        epsilon = known["epsilon"] if known["is_bound"] else None
+        run = run._replace(epsilon=epsilon, delta=delta, theorem=known["theorem"], from_filter=True)
+    return Statement(
+        unit="one training example",
+        relation=RELATION,
+        sampler=run.sampler,
+        theorem=run.theorem,
+        adaptive=run.from_filter,
+        is_bound=run.epsilon is not None,
+        epsilon=run.epsilon,
+        delta=run.delta,
+        mu=None if held.filter is None or run.epsilon is None else least_mu(held.filter.guarantee),
+        steps=run.steps,
+        records=run.records,
+        noise=run.noise,
+        rate=run.rate,
+        clip=run.clip,
+        others={},
+        public=run.public,
+        made=run.made,
+        source={"kind": "run", "seal": held.seals[-1] if held.seals else (held.report or {}).get("seal")},
+        text=filled(paragraphs(run)),
+    )
+
+
+def _of_ledger(place: str, delta: float | None) -> Statement:
+    from jaxacct.ledger import Ledger, LedgerError
+
+    try:
+        with Ledger(place) as book:
+            filter, reading, history, head = book.filter, book.reading(), book.history(), book.head
+    except LedgerError as problem:
+        raise ValueError(str(problem)) from None
+    delta = reading.delta if delta is None else delta
+    guarantee: Any = filter.guarantee
+    epsilon = float(np.asarray(guarantee.epsilon(delta))) if guarantee.is_bound else None
+    admitted = [entry for entry in history if entry.admitted]
+    waiting = sum(entry.released is None for entry in admitted)
+    promised = (
+        f"No bound is proven: the filter's number is asymptotic, for delta {delta:g}."
+        if epsilon is None
+        else f"Whoever sees everything that was and will be released under it learns about one unit of privacy at most "
+        f"what ({up(epsilon)}, {delta:g})-differential privacy allows. This is the number to report: it covers the "
+        "whole budget, spent or not, however requests reacted to results."
+    )
+    parts = [
+        f"A privacy budget under {filter!r}: {len(admitted):,} of {len(history):,} requests were admitted, "
+        f"{waiting:,} of them not said to have been released. {promised}",
+        str(guarantee.statement),
+        "The unit of privacy is what the sensitivities of the requests were computed for; the ledger does not know it.",
+        "No computation can check that what was released is what was charged, that noise was really added, and that "
+        f"nothing else was released. Head of the ledger: {head}.",
+    ]
+    return Statement(
+        unit="what the requests' sensitivities were computed for: unknown to the ledger",
+        relation=RELATION,
+        sampler=None,
+        theorem=str(guarantee.statement),
+        adaptive=True,
+        is_bound=epsilon is not None,
+        epsilon=epsilon,
+        delta=delta,
+        mu=None if epsilon is None else least_mu(guarantee),
+        steps=len(admitted),
+        others={"spent": reading.spent.epsilon} if reading.spent.epsilon is not None else {},
+        public=["the requests, their answers and their labels"],
+        made=made(),
+        source={"kind": "ledger", "seal": head},
+        text=filled(parts),
+    )

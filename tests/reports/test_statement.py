@@ -1,0 +1,54 @@
+"""The statement about a DP-SGD run: its numbers are the library's, and its words name what they hold for."""
+
+import json
+import math
+import re
+
+import pytest
+
+import jaxacct
+from jaxacct import reports
+from jaxacct.cli import main
+
+RUN = {"records": 60000, "batch": 512, "epochs": 30, "noise_multiplier": 0.9}
+
+
+def test_its_numbers_are_upper_bounds_of_the_runs_that_it_names():
+    found = reports.dp_sgd_statement(**RUN)
+    noise = jaxacct.Gaussian(0.9)
+    sampled = jaxacct.epsilon(jaxacct.PoissonSampled(noise, 512 / 60000), 1e-6, steps=3516)
+    assert (found.delta, found.steps) == (1e-6, 3516)
+    assert float(sampled.lower) <= found.epsilon <= float(sampled.upper) * (1 + 1e-9)
+    assert found.others["no_sampling"] == float(jaxacct.epsilon(noise, 1e-6, steps=30).upper)
+    assert found.others["allocation"] < found.others["no_sampling"]
+    shown = float(re.search(r"it is \((.*?),|the run is \((.*?),", found.text).group(2))
+    assert found.epsilon <= shown <= found.epsilon * 1.001
+    for word in ("Poisson", "balls in bins", "one training record", "fixed before"):
+        assert word in found.text
+    assert "Warning" not in found.text
+    assert "Warning" in reports.dp_sgd_statement(**RUN, delta=1e-3).text
+
+
+def test_a_user_s_records_are_a_group():
+    found = reports.dp_sgd_statement(**RUN, records_per_user=3)
+    step = jaxacct.PoissonSampled(jaxacct.Gaussian(0.9), found.rate[0])
+    each = found.others["user"] / 3
+    delta = float(jaxacct.delta(step, each, steps=found.steps).upper)
+    assert delta * math.expm1(3 * each) / math.expm1(each) <= 1e-6
+    one = reports.dp_sgd_statement(**RUN, records_per_user=1)
+    assert one.others["user"] == pytest.approx(one.epsilon, rel=1e-6)
+
+
+def test_the_command_prints_it(capsys):
+    words = ["statement", "--noise-multiplier", "0.9", "--batch", "512", "--records", "60000", "--epochs", "30"]
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*words, *more])
+        assert stop.value.code == 0
+        out = capsys.readouterr().out
+        text = json.loads(out)["text"] if more else out.rstrip()
+        assert text == reports.dp_sgd_statement(**RUN).text
+    with pytest.raises(SystemExit) as stop:
+        main([*words[:4], "70000", *words[5:]])
+    assert stop.value.code == 2
+    assert "batch must be at most records" in capsys.readouterr().err

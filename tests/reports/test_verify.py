@@ -1,0 +1,378 @@
+"""`verify` finds a run's account again from its folder alone, and refuses every edit of it."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxacct
+from jaxacct import Gaussian, Ledger, PoissonSampled, filters, training
+from jaxacct.cli import main
+from jaxacct.reports import Statement, dp_sgd_statement, read_statement, statement, verify
+
+pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
+
+PARAMS = {"w": jnp.zeros(3)}
+DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
+SGD = optax.sgd(0.1)
+PLAN = training.plan_budget("renyi", "constant", epsilon=2.0, delta=1e-5, steps=8, rate=0.5)
+
+
+def loss(params, row):
+    return jnp.sum((params["w"] - row) ** 2)
+
+
+def ran(folder, steps=(6, 8), settings=None, plan=PLAN, report=True):
+    """A run that was killed once (one attempt for each number of steps), with its report."""
+    step = training.make_step(loss, SGD, plan.filter, plan.schedule, clip_norm=1.0)
+    for last in steps:
+        state = training.init_state(PARAMS, SGD, plan.filter, plan.schedule, training.fresh_keys())
+        with training.durable_run(folder, step, state, plan.filter, resume=True, every=4, settings=settings) as run:
+            outcome = training.fit(run.step, run.state, DATA, steps=last, evaluate=lambda params: 0.5, before=run)
+            if last == steps[-1]:
+                run.save(outcome.state)
+                if report:
+                    outcome = dataclasses.replace(outcome, attempts=len(steps))
+                    made = training.make_report(
+                        outcome, plan, delta=1e-5, data={"name": "rows", "training_examples": 20},
+                        settings={"filter": "renyi", "clip": 1.0}, seeded=False,
+                    )  # fmt: skip
+                    training.write_report(made, folder, plan.filter, run)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return ran(tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture
+def folder(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "run")
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_run_that_was_killed_and_resumed_holds_and_is_left_as_it_is(folder):
+    before = contents(folder)
+    found = verify(folder)
+    assert found.holds, found.text
+    assert (found.kind, found.delta) == ("run", 1e-5)
+    assert found.epsilon == float(PLAN.filter.guarantee.epsilon(1e-5))
+    assert "admits all 8 charged steps again" in found.text
+    assert "Cannot be verified: that noise, batches and clipping were really" in found.text
+    assert contents(folder) == before
+
+
+def test_a_run_of_one_s_own_states_its_filter_and_needs_no_report(tmp_path):
+    folder = ran(tmp_path / "run", steps=(3,), report=False)
+    settings = json.loads((folder / "journal").read_text().splitlines()[2])["record"]["settings"]
+    assert settings["relation"] == "add_or_remove"
+    assert (settings["filter"], settings["delta"]) == (repr(PLAN.filter), 1e-5)
+    assert settings["epsilon"] == verify(folder).epsilon
+    assert "(2, 1e-05)-differential privacy" in str(statement(folder))
+
+
+def test_a_report_without_a_journal_is_replayed_from_its_history(tmp_path, whole):
+    for name in ("report.md", "report.json", "history.csv", "budget.png", "filter.json"):
+        shutil.copy(whole / name, tmp_path)
+    found = verify(tmp_path)
+    assert found.holds, found.text
+    assert "admits all 8 steps of the report again" in found.text
+
+
+@pytest.mark.parametrize("filter", [filters.gdp(1.0), filters.zcdp(0.4), filters.renyi_any(8.0, 1e-5, orders=[4, 8])])
+def test_a_filter_of_any_kind_is_asked_again(tmp_path, filter):
+    schedule = training.schedules.adaptive(8.0, 1.0, 6)
+    step = training.make_step(loss, SGD, filter, schedule, clip_norm=1.0)
+    state = training.init_state(PARAMS, SGD, filter, schedule, training.fresh_keys())
+    with training.durable_run(tmp_path / "run", step, state, filter) as run:
+        training.fit(run.step, run.state, DATA, steps=5, evaluate=lambda params: 0.5)
+    assert verify(tmp_path / "run").holds
+
+
+# Edits of one field. Those of a journal's record leave its seal alone, as whoever edits by hand does.
+
+
+def line(number, *path):
+    def edit(folder):
+        file = folder / "journal"
+        lines = file.read_text().splitlines(keepends=True)
+        tree = json.loads(lines[number])
+        lines[number] = json.dumps(changed(tree, path), separators=(",", ":"), sort_keys=path[0] == "record") + "\n"
+        file.write_text("".join(lines))
+
+    return edit
+
+
+def changed(tree, path):
+    """The tree with another value of the same kind at a path."""
+    part = tree
+    for name in path[:-1]:
+        part = part[name]
+    value = part[path[-1]]
+    if isinstance(value, bool) or value is None:
+        part[path[-1]] = not value
+    elif isinstance(value, str):
+        part[path[-1]] = ("0" if value[:1] != "0" else "1") + value[1:]
+    elif isinstance(value, int | float):
+        part[path[-1]] = value * 0.5 if isinstance(value, float) and value else value + 1
+    else:
+        part[path[-1]] = type(value)()
+    return tree
+
+
+def report(*path, seal=False):
+    """An edit of report.json; with ``seal``, sealed anew by whoever read how."""
+
+    def edit(folder):
+        file = folder / "report.json"
+        tree = changed(json.loads(file.read_text()), path)
+        if seal:
+            held = {key: value for key, value in tree.items() if key != "seal"}
+            tree["seal"] = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+        file.write_text(json.dumps(tree))
+
+    return edit
+
+
+def text(name, old, new):
+    def edit(folder):
+        (file,) = sorted(folder.glob(name))[-1:]
+        held = file.read_bytes()
+        assert old in held
+        file.write_bytes(held.replace(old, new, 1))
+
+    return edit
+
+
+EDITS = {
+    "mark_check": line(0, "check"),
+    "mark_records": line(1, "records"),
+    "run_seal": line(2, "seal"),
+    "run_filter": line(2, "record", "filter"),
+    "run_epsilon": line(2, "record", "settings", "epsilon"),
+    "run_delta": line(2, "record", "settings", "delta"),
+    "run_relation": line(2, "record", "settings", "relation"),
+    "run_account": line(2, "record", "account"),
+    "run_made": line(2, "record", "made", "commit"),
+    "attempt_number": line(3, "record", "attempt"),
+    "attempt_start": line(3, "record", "from_step"),
+    "charge_step": line(4, "record", "step"),
+    "charge_sigma": line(4, "record", "sigma"),
+    "charge_rate": line(4, "record", "rate"),
+    "charge_clip": line(4, "record", "clip_scale"),
+    "charge_left": line(4, "record", "budget_left"),
+    "charge_state": line(4, "record", "filter_state", 0),
+    "charge_kind": line(4, "record", "kind"),
+    "done_norm": line(5, "record", "gradient_norm"),
+    "report_epsilon": report("report", "epsilon"),
+    "report_delta": report("delta"),
+    "report_steps": report("steps"),
+    "report_name": report("data", "name"),
+    "report_noise": report("history", "sigma", 0),
+    "report_seal": report("seal"),
+    "report_sealed_anew": report("test_accuracy", seal=True),
+    "words": text("report.md", b"one example", b"two example"),
+    "history": text("history.csv", b"sigma", b"sigmo"),
+    "picture": text("budget.png", b"IHDR", b"IHDT"),
+    "filter_order": text("filter.json", b'"order":{"float":"0x1', b'"order":{"float":"0x2'),
+    "filter_budget": text("filter.json", b'"data":"', b'"data":"AA'),
+    "filter_type": text("filter.json", b"RenyiFilter", b"PureDPFilter"),
+    "checkpoint_seal": text("checkpoints/*/notes/metadata", b'"seal": "', b'"seal": "0'),
+    "checkpoint_digest": text("checkpoints/*/notes/metadata", b'"digest": "', b'"digest": "0'),
+    "checkpoint_time": text("checkpoints/*/_CHECKPOINT_METADATA", b"timestamp", b"timestemp"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_of_any_field_is_refused(folder, name):
+    EDITS[name](folder)
+    found = verify(folder)
+    assert not found.holds
+    assert found.text.startswith("NOT VERIFIED: ")
+    assert found.problem in found.text
+
+
+FORGED = {
+    "attempt_start": (3, ("from_step",), "is none that can be"),
+    "attempt_number": (3, ("attempt",), "is none that can be"),
+    "charge_step": (4, ("step",), "comes next"),
+    "charge_sigma": (4, ("sigma",), "refuses it|another state"),
+    "charge_rate": (4, ("rate",), "another state"),
+    "charge_clip": (4, ("clip_scale",), "another state"),
+    "charge_left": (4, ("budget_left",), "another state"),
+    "charge_state": (4, ("filter_state", 0), "another state|filter_state"),
+    "epsilon": (2, ("settings", "epsilon"), "the filter says"),
+    "delta": (2, ("settings", "delta"), "the filter says"),
+    "relation": (2, ("settings", "relation"), "the filter says"),
+    "theorem": (2, ("settings", "theorem"), "the filter says"),
+    "filter": (2, ("filter",), "another filter"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_journal_that_is_sealed_anew_still_has_to_replay(tmp_path, forged_from, name):
+    number, path, words = FORGED[name]
+    folder = shutil.copytree(forged_from, tmp_path / "run")
+    records = [json.loads(one)["record"] for one in (folder / "journal").read_text().splitlines()[2:]]
+    changed(records[number - 2], path)
+    (folder / "journal").unlink()
+    with training_journal(folder / "journal") as journal:
+        for record in records:
+            journal.append(record)
+        journal.sync()
+    found = verify(folder)
+    assert not found.holds
+    assert any(word in found.problem for word in words.split("|")), found.problem
+
+
+@pytest.fixture(scope="module")
+def forged_from(tmp_path_factory):
+    """A run without checkpoints or report, whose journal alone says what was charged."""
+    folder = ran(tmp_path_factory.mktemp("runs") / "plain", steps=(3,), report=False)
+    shutil.rmtree(folder / "checkpoints")
+    lines = (folder / "journal").read_text().splitlines()[2:]
+    records = [json.loads(one)["record"] for one in lines]
+    (folder / "journal").unlink()
+    with training_journal(folder / "journal") as journal:
+        for record in records:
+            if record["kind"] != "checkpoint":
+                journal.append(record)
+        journal.sync()
+    assert verify(folder).holds
+    return folder
+
+
+def training_journal(path):
+    import contextlib
+
+    return contextlib.closing(training.Journal(path))
+
+
+def test_charges_that_were_cut_off_behind_a_checkpoint_are_missed(folder):
+    held = (folder / "journal").read_bytes()
+    lines = held.splitlines(keepends=True)
+    (folder / "journal").write_bytes(b"".join(lines[:-4]))
+    assert not verify(folder).holds
+
+
+def test_ledgers_are_verified_and_stated(tmp_path):
+    path = tmp_path / "team.db"
+    with Ledger(path, filters.gdp(1.0), create=True) as book:
+        assert book.request(Gaussian(4.0), "mean").admitted
+    found = verify(path)
+    assert found.holds
+    assert found.kind == "ledger"
+    assert statement(path).epsilon == float(filters.gdp(1.0).guarantee.epsilon(1e-5)) == found.epsilon
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"mean", b"maen"))
+    assert not verify(path).holds
+
+
+def test_a_statement_of_a_run_is_verified_beside_it_and_nowhere_else(folder, tmp_path):
+    made = statement(folder)
+    assert isinstance(made, Statement)
+    assert made.adaptive
+    assert made.mu > 0
+    (folder / "statement.json").write_text(made.to_json())
+    assert verify(folder / "statement.json").holds
+    (tmp_path / "alone.json").write_text(made.to_json())
+    assert "folder is not here" in verify(tmp_path / "alone.json").problem
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Statement)])
+def test_a_statement_with_an_edited_field_is_refused(tmp_path, field):
+    made = dp_sgd_statement(records=1000, batch=100, epochs=2, noise_multiplier=2.0)
+    file = tmp_path / "statement.json"
+    file.write_text(json.dumps(changed(json.loads(made.to_json()), (field,))))
+    assert not verify(file).holds
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta", "steps", "records", "sampler", "text", "is_bound", "others"])
+def test_a_statement_that_is_sealed_anew_has_to_come_out_again(tmp_path, field):
+    made = dp_sgd_statement(records=1000, batch=100, epochs=2, noise_multiplier=2.0)
+    held = json.loads(made.to_json())
+    file = tmp_path / "statement.json"
+    again = dataclasses.replace(made, **{field: changed(held, (field,))[field]})
+    file.write_text(again.to_json())
+    found = verify(file)
+    assert not found.holds
+    assert found.problem.startswith(field)
+
+
+def test_a_certificate_goes_with_a_statement(tmp_path, capsys):
+    pytest.importorskip("flint", reason="certificates need python-flint")
+    made = dp_sgd_statement(records=1000, batch=100, epochs=2, noise_multiplier=2.0, certify=True)
+    assert read_statement(made.to_json()) == made
+    file = tmp_path / "statement.json"
+    for epsilon, code in ((made.epsilon, 0), (made.epsilon * 0.99, 1)):
+        file.write_text(dataclasses.replace(made, epsilon=epsilon).to_json())
+        for command in (["certify", "--check", str(file)], ["verify", str(file), "--certify"]):
+            with pytest.raises(SystemExit) as stop:
+                main(command)
+            assert stop.value.code == code
+    assert "below the certified" in capsys.readouterr().out
+
+
+def test_the_steps_taken_are_certified_in_ball_arithmetic(whole):
+    pytest.importorskip("flint", reason="certificates need python-flint")
+    found = verify(whole, certify=True)
+    assert found.holds, found.text
+    between = found.text.split("have epsilon between ")[1].split(",")[0].split(" and ")
+    sigma, rate = (PLAN.schedule.planned[0][i] for i in (0, 1))
+    bounds = jaxacct.epsilon(PoissonSampled(Gaussian(sigma), rate), 1e-5, steps=8)
+    assert float(between[0]) <= float(bounds.upper)
+    assert float(bounds.lower) <= float(between[1])
+
+
+def test_the_command_says_what_it_found(folder, capsys):
+    for damage, code in ((False, 0), (True, 1)):
+        if damage:
+            EDITS["charge_sigma"](folder)
+        with pytest.raises(SystemExit) as stop:
+            main(["verify", str(folder)])
+        assert stop.value.code == code
+    out, err = capsys.readouterr()
+    assert out.startswith("VERIFIED: ")
+    assert err.startswith("NOT VERIFIED: ")
+    for path in (folder / "nothing", folder / "journal", folder / "checkpoints"):
+        with pytest.raises(SystemExit) as stop:
+            main(["verify", str(path)])
+        assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_schema_lists_every_field_and_the_registry_says_unknown():
+    made = dp_sgd_statement(records=1000, batch=100, epochs=2, noise_multiplier=2.0)
+    schema = Statement.schema()
+    assert made.mu == float(jaxacct.gdp_summary(PoissonSampled(Gaussian(2.0), made.rate[0]), steps=20).mu.upper)
+    assert set(schema["properties"]) == set(json.loads(made.to_json())) == set(schema["required"])
+    fields = made.registry()
+    assert fields["registry of deployments"]["tier 1"]["data curator"] == "unknown"
+    assert fields["NIST SP 800-226"]["privacy parameters"]["epsilon"] == made.epsilon
+
+
+@pytest.mark.parametrize("records", [1, 9, 10, 11, 8000, 10_000, 10_001, 60_000, 10**9])
+def test_the_default_delta_is_at_most_a_tenth_of_a_record(records):
+    from jaxacct.reports import dp_sgd_statement as made
+
+    delta = made(records=records, batch=records, epochs=1, noise_multiplier=5.0).delta
+    assert 1 / (100.1 * records) < delta <= 1 / (10 * records)
+
+
+def test_no_key_is_in_anything_that_a_report_writes(folder):
+    names = {name for path in folder.rglob("*") for name in [path.name]}
+    assert {"report.md", "report.json", "history.csv", "budget.png", "filter.json", "journal"} <= names
+    words = (folder / "report.md").read_text()
+    for part in ("one training example", "Poisson", "clipped by itself to an L2 norm of 1", "started 2 times"):
+        assert part in words, part
+    assert jax.__version__ in words
