@@ -14,6 +14,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import alike
+from jaxacct._numerics.pytree import unchecked
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
@@ -25,9 +26,11 @@ from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
 from jaxacct.losses.engines.inversion.values import SIZES, Place, placed, value
 from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_value
-from jaxacct.mechanisms.directions import directions, rarely_sampled
-from jaxacct.mechanisms.pairs.allocation import AllocationPair
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.composed import Composed
+from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.random_allocation import RandomAllocation
 
 _SIZE = SIZES[2]
 
@@ -38,7 +41,7 @@ def compiled_answer(
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
     target, steps = askable(question.kind, given, runs, jnp)
-    _warn_of_missing_tables(directions(mechanism, question.relation, steps))
+    mechanism = _without_tables(mechanism, not question.attained and not any(wanted))
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     slopes_at = None
     if any(wanted) and all(isinstance(pair, GaussianPair) for pair in batch.query[0]) and not _is_single(batch):
@@ -56,17 +59,32 @@ def compiled_answer(
     return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]
 
 
-def _warn_of_missing_tables(sides: Any) -> None:
-    """Some laws are tables that no program makes: what is said of them is nothing."""
-    pairs = jax.tree.leaves(sides, is_leaf=lambda x: isinstance(x, AllocationPair))
-    if any(isinstance(pair, AllocationPair) and _validate.is_traced(pair) for pair in pairs):
+def _without_tables(mechanism: Mechanism, above: bool) -> Mechanism:
+    """``mechanism`` with runs whose batches are known for every `RandomAllocation` of traced numbers, which dominate.
+
+    An epoch's law is a table that no program makes. Of what is not asked from ``above`` nothing is said.
+    """
+
+    def is_allocation(part: Any) -> bool:
+        return isinstance(part, RandomAllocation)
+
+    def known(part: Any) -> Any:
+        if not (is_allocation(part) and _validate.is_traced(part)):
+            return part
         warnings.warn(
-            "bounds of RandomAllocation in this program say nothing (delta 1, epsilon inf): a compiled program makes "
-            "no tables of a noise, batches or participations that are traced; pass them as numbers that are known "
-            "while tracing, or ask outside the program",
+            "upper bounds of RandomAllocation in this program are those of known batches, and lower bounds are 0: a "
+            "compiled program makes no tables of a noise, batches or participations that are traced; pass them as "
+            "numbers that are known while tracing, or ask outside the program",
             RuntimeWarning,
             stacklevel=2,
         )
+        plain = not _validate.is_traced((part.batches, part.participations)) and np.all(part.participations == 1)
+        return (
+            part.mechanism if plain else unchecked(Composed, mechanisms=(part.mechanism,), steps=(part._numbers()[1],))
+        )
+
+    found = jax.tree.map(known, mechanism, is_leaf=is_allocation)
+    return found if above else mechanism
 
 
 def _is_single(batch: Batch) -> bool:

@@ -12,6 +12,7 @@ left out beyond an imaginary part is bounded by `limit` of the transforms (Lemma
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 
@@ -117,6 +118,17 @@ def near_one(parts: Transforms, epsilon: arb, digits: float) -> arb | None:
     if not lost < finite * ball(10.0) ** (-digits - 1):
         return None
     return finite - lost * arb(0.5, 0.5)
+
+
+def tail_bound(parts: Transforms, epsilon: arb) -> arb:
+    """An upper bound of D at epsilon, Chernoff's (Lemma 2): what is left where no line is within reach."""
+    found = arb("inf")
+    for k in range(16):
+        with contextlib.suppress(NoCertificateError):
+            away = ball(2.0**k)
+            one = (log_moment(parts, 1 + away) - away * epsilon).exp().abs_upper()
+            found = one if one < found else found
+    return found
 
 
 def finite_of(parts: Transforms) -> arb:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jaxacct.certificates.allocation import epoch_delta
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, ctx, digits_of, positive_part
-from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle
+from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle, tail_bound
 from jaxacct.certificates.halves import joined_cells, joined_delta
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
@@ -29,6 +29,7 @@ _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other error
 _NODES_OF_CELLS = (3_000, 12_000)
 _PLAIN_OF_CELLS = 4.0
 _CELLS = 600
+_TAIL = "Chernoff's bound"
 _TINY = arb(2) ** -16_000
 
 
@@ -73,7 +74,12 @@ def delta_enclosure(
                 lower, upper = arb(0), upper.max(_TINY) if upper > 0 else upper
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
-        if method in ("smoothed contour", "lattice of ratios") or upper == 0 or upper == _TINY:
+        if (
+            method in ("smoothed contour", "lattice of ratios")
+            or (method == _TAIL and lower == 0)
+            or upper == 0
+            or upper == _TINY
+        ):
             break
         if best is not None and digits_of(best.lower, best.upper) >= digits:
             break
@@ -114,13 +120,26 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
             sure = near_one([(single, steps)], at, digits)
             found = lattice_delta(single, steps, lattice, at, digits) if sure is None else sure
             found += 1 - (1 - masses.infinite) ** steps
-            method = "lattice contour" if sure is None else "Chernoff's bound"
+            method = "lattice contour" if sure is None else _TAIL
             return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), method
+    try:
+        return _inverted(laws, at, reverse, digits, other)
+    except NoCertificateError:
+        # Of a direction next to whose largest loss epsilon is, and which hardly counts, a bound will do.
+        transforms = [(_finite(law, reverse, True), n) for law, n in laws]
+        bound = tail_bound(transforms, at)
+        if not bound < 1:
+            raise
+        return (*_with_masses(transforms, at, arb(0), bound), _TAIL)
+
+
+def _inverted(laws: list[Step], at: arb, reverse: bool, digits: float, other: bool) -> tuple[arb, arb, str]:
+    """From the transform along a line."""
     if not any(_cut(law) for law, _ in laws) and (any(_smooth(law) for law, _ in laws) or _falls(laws)):
         transforms = [(_transform(law, reverse, n), n) for law, n in laws]
         sure = near_one(transforms, at, digits)
         if sure is not None:
-            return (*_with_masses(transforms, at, sure, sure), "Chernoff's bound")
+            return (*_with_masses(transforms, at, sure, sure), _TAIL)
         line = saddle(transforms, at)
         if other:
             line = (1 + (line - 1) * 0.8).mid()
@@ -128,6 +147,11 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
             with contextlib.suppress(NoCertificateError):
                 found = on_line(transforms, line, at, wanted)
                 return (*_with_masses(transforms, at, found, found), "contour")
+    return _smoothed(laws, at, reverse, digits)
+
+
+def _smoothed(laws: list[Step], at: arb, reverse: bool, digits: float) -> tuple[arb, arb, str]:
+    """From means over nearby epsilons."""
     ends, cut = [], any(_cut(law) for law, _ in laws)
     above = cut or any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws)
     for upper in (False, True):

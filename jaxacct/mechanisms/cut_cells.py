@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
 from jaxacct._numerics.binomial import Split
+from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.parameters import LEAST_RATE
@@ -90,7 +91,7 @@ def _best_share(noise: Array, rate: Array, split: Split, order: int) -> Array:
     whole = xp.logaddexp(*xp.broadcast_arrays(*sizes))
     # A gain is no number to rely on next to a probability that underflows.
     whole = xp.where(((last > _LEAST) | (_SHARES == 0.0)) & ~xp.isnan(whole), whole, np.inf)
-    best = xp.asarray(_SHARES)[xp.argmin(whole, -1)]
+    best = xp.asarray(_SHARES)[first_least(whole)]
     return xp.where(often[..., 0] > 0.0, best, 0.0)
 
 

@@ -42,7 +42,7 @@ class RandomAllocation(Mechanism):
     see what the allocation hides, those of Rényi type do not.
 
     Bounds are computed by FFT (``jaxacct.mechanisms.allocation``) when numbers are known, inside `jit` on a CPU by a
-    call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
+    call of the host. A program that cannot call the host has the upper bound of known batches where numbers are traced.
 
     Attributes:
         mechanism: what runs on each batch: anything with one pair a run whose losses hardly exceed 330.

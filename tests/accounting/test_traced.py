@@ -328,6 +328,19 @@ def test_tables_of_float32_numbers_that_miss_the_sum_one_are_bounded_in_programs
         FromTables(p, q.at[0].add(1e-5))
 
 
+@pytest.mark.parametrize(
+    ("make", "relation"),
+    [
+        (lambda sigma: jaxacct.TruncatedPoisson(Gaussian(sigma), 0.01, 120, 10_000), "add"),
+        (lambda p: jaxacct.PoissonSampled(FromTables(jnp.stack([p, 1.0 - p]), jnp.array([0.5, 0.5])), 0.1), "replace"),
+    ],
+)
+def test_float32_programs_hold_samples_that_choose_among_shares(make, relation):
+    with jaxacct.without_callbacks():
+        ask = lambda x, steps: jaxacct.epsilon(make(x), 1e-5, steps=steps, relation=relation)  # noqa: E731
+        assert "f64" in jax.jit(ask).lower(0.75, 7.0).as_text()
+
+
 def test_programs_say_that_they_make_no_tables_of_traced_numbers():
     with jax.enable_x64(True), jaxacct.without_callbacks(), pytest.warns(RuntimeWarning, match="RandomAllocation"):
         jax.jit(lambda sigma: jaxacct.epsilon(jaxacct.RandomAllocation(Gaussian(sigma), 10), 1e-5)).lower(1.0)

@@ -311,6 +311,19 @@ def test_a_certificate_holds_nothing_but_question_and_answer():
     ).check()
 
 
+@pytest.mark.parametrize("steps", [90, 100])
+def test_a_direction_that_hardly_counts_is_bounded_where_no_line_is_within_reach(steps):
+    mechanism = PoissonSampled(Gaussian(1.0), 0.01)  # its losses sum up to 1.005 at most after 100 runs of `add`
+    found = jaxacct.certify(mechanism, epsilon=1.0, steps=steps, digits=6)
+    assert found.digits >= 6
+    assert found.check()
+    bounds = jaxacct.delta(mechanism, 1.0, steps=steps)
+    assert found.encloses(float(bounds.lower), float(bounds.upper))
+    alone = jaxacct.certify(mechanism, epsilon=1.0, steps=steps, digits=6, relation="add")
+    assert float(alone.lower) <= float(jaxacct.delta(mechanism, 1.0, steps=steps, relation="add").upper)
+    assert float(alone.upper) < 1e-15
+
+
 def test_questions_without_a_certificate_are_named():
     for arguments, message in (
         (dict(epsilon=1.0, delta=0.1), "epsilon or delta must be given"),

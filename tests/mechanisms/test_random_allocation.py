@@ -170,12 +170,26 @@ def test_attacks_on_several_participations_come_near_what_is_proven() -> None:
         assert found.lower <= found.upper <= (1 + most) * found.lower
 
 
-@pytest.mark.slow
-def test_a_program_without_host_fails_closed() -> None:
-    with jaxacct.without_callbacks():
-        found = jax.jit(lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8), 1e-8))(1.0)
-    assert found.upper == np.inf
+def test_numbers_of_batches_broadcast_and_may_be_traced() -> None:
+    eager = epsilon(RandomAllocation(Gaussian(1.0), 64), 1e-8)
+    inside = jax.jit(lambda sigma, t: epsilon(RandomAllocation(Gaussian(sigma), t), 1e-8))(1.0, 64)
+    np.testing.assert_allclose(inside, eager, rtol=1e-6)
+    many = epsilon(RandomAllocation(Gaussian(np.array([1.0, 2.0])), np.array([[8], [64]])), 1e-8)
+    assert many.upper.shape == (2, 2)
+    assert many.upper[1, 0] == eager.upper
+    bad = jax.jit(lambda t: epsilon(RandomAllocation(Gaussian(1.0), t), 1e-8))(2.5)
+    assert bad.upper == np.inf
+
+
+@pytest.mark.parametrize("participations", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_program_without_host_has_the_bound_of_known_batches_and_says_so(participations: int) -> None:
+    ask = lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8, participations), 1e-8)  # noqa: E731
+    with jaxacct.without_callbacks(), pytest.warns(RuntimeWarning, match="known batches"):
+        found = jax.jit(ask)(1.0)
+    known = epsilon(Gaussian(1.0), 1e-8, steps=participations)
     assert found.lower == 0.0
+    np.testing.assert_allclose(found.upper, known.upper, rtol=1e-5)
+    assert found.upper >= ask(1.0).lower
 
 
 def test_losses_on_a_grid_bound_the_epoch_from_either_side() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair
-from jaxacct.mechanisms.pairs.cells import cell_masses, ordered, placed, with_edge
+from jaxacct.mechanisms.pairs.cells import cell_masses, placed, with_edge
 
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
 _FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number
@@ -48,9 +48,8 @@ class RatioCells(NamedTuple):
 def ratio_cells(pair: Pair) -> RatioCells:
     """The cells of a pair with scalar leaves."""
     edges = _edges(pair)
-    tails = ordered(pair.tails(edges))
-    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
+    tails = pair.tails(edges)
+    (p, q), (p_off, q_off), (p_above, q_above), (p_below, q_below) = cell_masses(tails)
     error = tails.error
     eta = pair.loss_error() + 4.0 * UNIT * np.abs(edges)
     low, high = edges - eta, edges + eta
@@ -70,10 +69,10 @@ def ratio_cells(pair: Pair) -> RatioCells:
     return RatioCells(
         np.append(0.0, low[:-1]),
         high,
-        both(q, q_off, tails.q_below[0]),
-        both(p, p_off, tails.p_below[0]),
-        tail(tails.q_above),
-        tail(tails.p_above),
+        both(q, q_off, q_below[0]),
+        both(p, p_off, p_below[0]),
+        tail(q_above),
+        tail(p_above),
     )
 
 

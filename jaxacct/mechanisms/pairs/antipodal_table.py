@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, ranks, running_least, take
+from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
@@ -146,7 +147,7 @@ class AntipodalTablePair(Rated, Pair):
         """The likeliest loss."""
         cells = self._cells()
         xp = array_module(cells.p)
-        likeliest = xp.where(xp.isfinite(cells.losses), cells.p, -1.0).argmax(-1)
+        likeliest = first_greatest(xp.where(xp.isfinite(cells.losses), cells.p, -1.0))
         return xp.take_along_axis(cells.losses, likeliest[..., None], -1)[..., 0]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, running_least
+from jaxacct._numerics.arrays import Array, array_module, running_greatest, running_least, running_total, take
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Tails
@@ -14,33 +13,24 @@ from jaxacct.mechanisms.pairs.base import Tails
 _EVEN = 0.1  # share of the cells that are spread evenly over all losses
 
 
-def ordered(tails: Tails) -> Tails:
-    """Tails at losses in order.
+def cell_masses(tails: Tails) -> tuple[Array, Array, Array, Array]:
+    """``(mass, off, above, below)`` under P and under Q, in that order along the first axis.
 
-    Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
-    close: an atom between two of them would lie in two cells. At the largest so far, none is further off.
+    Masses between neighbouring edges, from the smaller tail, and bounds on their absolute errors, ``(2, ..., cells)``;
+    and the tails in order. Tails at edges are off by up to eta each, so that they need not be in order where edges are
+    close: an atom between two of them would lie in two cells. At the largest loss so far, none is further off.
     """
-    rising = lambda x: -running_least(-x)  # noqa: E731
-    return Tails(
-        running_least(tails.p_above),
-        rising(tails.p_below),
-        running_least(tails.q_above),
-        rising(tails.q_below),
-        tails.error,
-    )
-
-
-def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
-    """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
-    xp = array_module(above)
+    xp = array_module(tails.p_above)
+    above = running_least(xp.stack([tails.p_above, tails.q_above]))
+    below = running_greatest(xp.stack([tails.p_below, tails.q_below]))
     right = above[..., :-1] < below[..., 1:]
     mass = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     tail = xp.where(right, above[..., :-1], below[..., 1:])
-    error = xp.maximum(error[..., :-1], error[..., 1:])
     # The error is one of the truth, which is at most tail / (1 - error); the difference rounds as well.
-    error = error + UNIT
+    error = xp.maximum(tails.error[..., :-1], tails.error[..., 1:]) + UNIT
     error = xp.where(error < 0.5, error / (1.0 - error), np.inf)
-    return xp.maximum(mass, 0.0), xp.where(tail > 0, inflated(2.0 * tail * error, 1e-9), 0.0 * mass)
+    off = xp.where(tail > 0, inflated(2.0 * tail * error, 1e-9), 0.0 * mass)
+    return xp.maximum(mass, 0.0), off, above, below
 
 
 def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) -> Array:
@@ -57,10 +47,10 @@ def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) 
     none = xp.zeros_like(low)
     mass = 0.5 * (xp.concatenate([weights, none], -1) + xp.concatenate([none, weights], -1))
     share = (mass * gaps**2) ** (1.0 / 3.0)
+    share, even = running_total(xp.stack([share, gaps]))
     # Between points that coincide there is no room: where all weight lies there, edges are even.
-    total = xp.maximum(share.sum(-1, keepdims=True), 1e-300)
-    share = (1.0 - _EVEN) * share / total + _EVEN * gaps / gaps.sum(-1, keepdims=True)
-    reached = xp.concatenate([none, xp.cumsum(share, -1)], -1)
+    reached = (1.0 - _EVEN) * share / xp.maximum(share[..., -1:], 1e-300) + _EVEN * even / even[..., -1:]
+    reached = xp.concatenate([none, reached], -1)
     wanted = np.arange(size + 1) / size * reached[..., -1:]
     edges = _interpolated(wanted, reached, at)
     # Ends are exact: the largest loss is one of them.
@@ -83,7 +73,10 @@ def with_edge(edges: Array, origin: Array) -> Array:
 
 def _interpolated(x: Array, xs: Array, ys: Array) -> Array:
     """Row by row, the piecewise linear function through ``(xs, ys)`` at ``x``."""
-    rows = [a.reshape(-1, a.shape[-1]) for a in (x, xs, ys)]
     if array_module(xs) is np:
+        rows = [a.reshape(-1, a.shape[-1]) for a in (x, xs, ys)]
         return np.stack([np.interp(*row) for row in zip(*rows, strict=True)]).reshape(x.shape)
-    return jax.vmap(jnp.interp)(*rows).reshape(x.shape)
+    after = jnp.clip((xs[..., None, :] <= x[..., None]).sum(-1), 1, xs.shape[-1] - 1)  # one count is little to compile
+    ends = take(jnp.stack([xs, ys]), jnp.concatenate([after - 1, after], -1)[None])
+    (x0, x1), (y0, y1) = (jnp.split(end, 2, -1) for end in ends)
+    return y0 + (y1 - y0) * jnp.clip((x - x0) / jnp.where(x1 > x0, x1 - x0, 1.0), 0.0, 1.0)

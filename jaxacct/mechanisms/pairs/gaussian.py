@@ -51,8 +51,7 @@ class GaussianPair(Rated, Pair):
         xp = array_module(losses, noise, q, add)
         x = self._outcome(xp.where(add, -losses, losses))
         z0, z1 = x / noise, (x - 1.0) / noise
-        base_above, base_below = normal_tails(z0)
-        shift_above, shift_below = normal_tails(z1)
+        (base_above, shift_above), (base_below, shift_below) = normal_tails(xp.stack([z0, z1]))
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
         # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.

@@ -25,7 +25,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, running_greatest
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Tails, loss_room
-from jaxacct.mechanisms.pairs.cells import cell_masses, ordered
+from jaxacct.mechanisms.pairs.cells import cell_masses
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
@@ -38,7 +38,7 @@ class Law(NamedTuple):
     """A measure that bounds the law of a loss under P from one side, exactly as it stands.
 
     Attributes:
-        losses: shape ``(..., S)``, finite.
+        losses: shape ``(..., S)``, finite; from above sorted.
         masses: P-mass of each, >= 0; the Q-mass is the P-mass times exp(-loss).
         infinite: P-mass of an infinite loss, shape ``(...)``.
     """
@@ -62,11 +62,12 @@ def laws_of_outcomes(pair: Any) -> Laws:
     finite = xp.isfinite(atoms.losses)
     losses = xp.where(finite, atoms.losses, 0.0)
     off = xp.broadcast_to(atoms.loss_error, losses.shape)
-    poison = 0.0 * (atoms.p.sum(-1) + atoms.q.sum(-1))
+    poison, order = 0.0 * (atoms.p.sum(-1) + atoms.q.sum(-1)), xp.argsort(losses, -1)
+    by_loss = lambda x: xp.take_along_axis(x, order, -1)  # noqa: E731
 
     def side(masses: Array, losses: Array) -> Law:
         infinite = xp.where(atoms.losses == np.inf, masses, 0.0).sum(-1) + poison
-        return Law(losses, xp.where(finite, masses, 0.0) + poison[..., None], infinite)
+        return Law(by_loss(losses), by_loss(xp.where(finite, masses, 0.0)) + poison[..., None], infinite)
 
     lower = xp.where(atoms.p > LEAST, deflated(atoms.p, atoms.error), 0.0)
     upper = xp.where(atoms.p > 0, inflated(atoms.p, atoms.error) + LEAST, 0.0)
@@ -90,7 +91,7 @@ def _laws_of_any(pair: Pair, edges: Array) -> Laws:
     left = edges[..., :-1]
 
     # Below. An infinite loss and whatever lies outside the cells are left out.
-    held = cells.p_least
+    held = cells.least[0]
     ratio = _log_ratio(cells)
     # A cell whose ratio lies far below it holds next to nothing.
     ratio = xp.where(held > 0, xp.minimum(ratio, edges[..., 1:]), left)
@@ -103,12 +104,12 @@ def _laws_of_any(pair: Pair, edges: Array) -> Laws:
     eta = loss_room(pair.loss_error(), size)
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
-    scaled = gamma * cells.q
-    excess = cells.p - scaled + cells.p_off + gamma * cells.q_off
+    scaled = gamma * cells.mass[1]
+    excess = cells.mass[0] - scaled + cells.off[0] + gamma * cells.off[1]
     excess = excess + scaled * (2.0 * eta[..., :-1] + 8.0 * UNIT * (2.0 + xp.abs(left)))
-    excess = excess + 8.0 * UNIT * (cells.p_most + scaled)
+    excess = excess + 8.0 * UNIT * (cells.most[0] + scaled)
     lengths = edges[..., 1:] - left
-    return Laws(below, _above(pair, edges, edges + eta, lengths, cells.p_most, excess, cells.p_under, cells.p_over))
+    return Laws(below, _above(pair, edges, edges + eta, lengths, cells.most[0], excess, cells.under[0], cells.over[0]))
 
 
 def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
@@ -126,36 +127,37 @@ def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     )
     cells = _cells(tails)
     units = (16.0 + 2.0 * RATE_UNITS) * UNIT
-    mixed = lambda p, q: xp.where(add, p, rest * q + rate * p)  # noqa: E731
+    mixed = lambda both: xp.where(add, both[0], rest * both[1] + rate * both[0])  # noqa: E731
 
-    def outer(loss: Array, down: bool) -> Array:
+    def outer(loss: Array, down: Array) -> Array:
         """The loss of the sample at a loss of the mechanism, rounded."""
         turned = mixed_loss_up(xp.where(add, -loss, loss), rate, rest, add ^ down)
         return xp.where(add, -turned, turned)
 
     # Below.
-    held = deflated(mixed(cells.p_least, cells.q_least), units)
-    ratio = xp.where(cells.p_least > 0, _log_ratio(cells), -np.inf)
-    ratio = xp.where(held > 0, outer(ratio, True), edges[..., :-1])
+    held = deflated(mixed(cells.least), units)
+    ratio = xp.where(cells.least[0] > 0, _log_ratio(cells), -np.inf)
+    ratio = xp.where(held > 0, outer(ratio, np.True_), edges[..., :-1])
     below = Law(ratio, held, xp.broadcast_to(pair.infinity(), held.shape[:-1]))
 
     # Above. The edges where losses of the sample may be at the highest; below an edge some may have been counted in
     # the cell above it.
     room = loss_room(inner.loss_error(), xp.where(xp.isfinite(at), xp.abs(at), 0.0))
-    high, low = running_greatest(outer(at + room, False)), outer(at - room, True)
+    low, high = outer(xp.stack([at - room, at + room]), np.array([True, False]).reshape(2, *[1] * at.ndim))
+    high = running_greatest(high)
+    (p, q), q_least = cells.most, cells.least[1]
     left, growth = at[..., :-1], xp.exp(xp.minimum(high[..., :-1], 700.0))
     against = xp.where(left < 700.0, xp.exp(xp.clip(left, -700.0, 700.0)), 0.0)
-    removed = cells.p_most - against * cells.q_least + 8.0 * UNIT * (cells.p_most + against * cells.q_least)
+    removed = p - against * q_least + 8.0 * UNIT * (p + against * q_least)
     against = xp.exp(xp.clip(-left, -700.0, 700.0))
-    added = against * cells.p_most - cells.q_least + 8.0 * UNIT * (against * cells.p_most + cells.q_least)
+    added = against * p - q_least + 8.0 * UNIT * (against * p + q_least)
     added = xp.where(left > -700.0, growth * added, np.inf)
-    most = inflated(mixed(cells.p_most, cells.q_most), units)
-    q_most = inflated(xp.where(add, rest * cells.p_most + rate * cells.q_most, cells.q_most), units)
+    most = inflated(mixed(cells.most), units)
+    q_most = inflated(xp.where(add, rest * p + rate * q, q), units)
     excess = inflated(rate * xp.maximum(xp.where(add, added, removed), 0.0), units)
     excess = excess + inflated(growth * q_most * (high - low)[..., :-1], units)
     lengths = high[..., 1:] - high[..., :-1]
-    under = inflated(mixed(cells.p_under, cells.q_under), units)
-    over = inflated(mixed(cells.p_over[..., None], cells.q_over[..., None])[..., 0], units)
+    under, over = (inflated(mixed(end), units) for end in (cells.under, cells.over))
     return Laws(below, _above(pair, edges, high, lengths, most, excess, under, over))
 
 
@@ -170,56 +172,38 @@ def _above(
     none = xp.zeros_like(most[..., :1])
     masses = xp.concatenate([stay, none], -1) + xp.concatenate([under, up], -1)
     # Beyond the largest loss a tail is exactly 0; elsewhere it may have underflowed.
-    over = xp.where(edges[..., -1] >= pair.max_loss(), over, over + _TINY)
-    return Law(losses, inflated(masses, 4.0 * UNIT), over)
+    over = xp.where(edges[..., -1:] >= column(pair.max_loss()), over, over + _TINY)
+    return Law(losses, inflated(masses, 4.0 * UNIT), over[..., 0])
 
 
 class _Cells(NamedTuple):
-    """P- and Q-masses of cells, bounds on their errors, and masses outside the cells, rounded up."""
+    """P- and Q-masses of cells, in that order along the first axis, with bounds that allow for their errors.
 
-    p: Array
-    p_off: Array
-    q: Array
-    q_off: Array
-    p_under: Array
-    q_under: Array
-    p_over: Array
-    q_over: Array
+    Attributes:
+        mass, off: masses as computed, and bounds on their errors.
+        least, most: bounds of the masses.
+        under, over: masses below and above all cells, rounded up.
+    """
 
-    @property
-    def p_least(self) -> Array:
-        return _least(self.p, self.p_off)
-
-    @property
-    def q_least(self) -> Array:
-        return _least(self.q, self.q_off)
-
-    @property
-    def p_most(self) -> Array:
-        return inflated(self.p + self.p_off, 4.0 * UNIT) + LEAST
-
-    @property
-    def q_most(self) -> Array:
-        return inflated(self.q + self.q_off, 4.0 * UNIT) + _TINY
+    mass: Array
+    off: Array
+    least: Array
+    most: Array
+    under: Array
+    over: Array
 
 
-def _least(mass: Array, off: Array) -> Array:
-    return array_module(mass).maximum(deflated(mass - off, 4.0 * UNIT) - _TINY, 0.0)
+def _cells(tails: Tails) -> _Cells:
+    mass, off, above, below = cell_masses(tails)
+    least = array_module(mass).maximum(deflated(mass - off, 4.0 * UNIT) - _TINY, 0.0)
+    most = inflated(mass + off, 4.0 * UNIT) + np.array([LEAST, _TINY]).reshape(2, *[1] * (mass.ndim - 1))
+    first, last = tails.error[..., :1], tails.error[..., -1:]
+    return _Cells(mass, off, least, most, inflated(below[..., :1], first), inflated(above[..., -1:], last))
 
 
 def _log_ratio(cells: _Cells) -> Array:
     """A lower bound of log(p / q), where there is a lower bound of p."""
-    xp = array_module(cells.p)
-    held, against = cells.p_least, xp.log(cells.q_most)
-    ratio = xp.log(xp.where(held > 0, held, 1.0)) - against
+    xp, held = array_module(cells.least), cells.least[0]
+    held, against = xp.log(xp.stack([xp.where(held > 0, held, 1.0), cells.most[1]]))
+    ratio = held - against
     return ratio - 8.0 * UNIT * (1.0 + xp.abs(ratio) + xp.abs(against))
-
-
-def _cells(tails: Tails) -> _Cells:
-    tails = ordered(tails)
-    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
-    first, last = tails.error[..., :1], tails.error[..., -1]
-    under = (inflated(x[..., :1], first) for x in (tails.p_below, tails.q_below))
-    over = (inflated(x[..., -1], last) for x in (tails.p_above, tails.q_above))
-    return _Cells(p, p_off, q, q_off, *under, *over)

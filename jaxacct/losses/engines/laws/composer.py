@@ -6,14 +6,15 @@ Every law is a bound exactly as it stands, so that nothing depends on how many a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, histogram
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
-from jaxacct.losses.engines.laws.sums import merged, split
+from jaxacct.losses.engines.laws.sums import composed
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.cells import placed, with_edge
 from jaxacct.mechanisms.pairs.table import lists_outcomes
@@ -22,6 +23,9 @@ LEAST_POINTS = 96
 """Points of a law that are enough to learn what matters."""
 
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
+
+ROUGH_POINTS = _SKETCH**2 // 8 + 2
+"""Points of the rough law of a sum."""
 
 
 class Composer:
@@ -70,10 +74,10 @@ class Composer:
     def _single(self, pair: Pair) -> Laws:
         if lists_outcomes(pair):
             return laws_of_outcomes(pair)
-        return laws(pair, self._kept(lambda: edges_of_run(pair, self.aim, self.size)))
+        return laws(pair, self._kept(lambda: edges_of(rough_of_run(pair), self.aim, self.size)))
 
     def _composed(self, first: Laws, second: Laws, size: int) -> Laws:
-        edges = self._kept(lambda: edges_of_sum(first.upper, second.upper, self.aim, size))
+        edges = self._kept(lambda: edges_of(rough_of_sum(first.upper, second.upper), self.aim, size))
         return composed(first, second, edges)
 
     def _kept(self, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -83,60 +87,64 @@ class Composer:
         return edges
 
 
-def edges_of_run(pair: Pair, aim: Aim, size: int) -> Array:
-    """Where the law of one run is cut into ``size`` cells."""
-    losses, log_masses = sorted_survey(pair)
-    xp = array_module(losses)
-    slack = 2.0 * pair.loss_error()
-    most = pair.max_loss() + slack
-    low, high = aim.ends(losses, log_masses)
-    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
-    high = xp.where((high >= losses[-1]) & (most < np.inf), most, xp.minimum(high + slack, most))
-    low = low - 1e-9 * xp.abs(low)
-    high = xp.where(high > low, high, low + 1e-9 + 1e-9 * xp.abs(low))
-    return with_edge(placed(losses, aim.weights(losses, log_masses), (low, high), size), pair.anchor() + slack)
+class Rough(NamedTuple):
+    """A law that tells where its edges should lie: points sorted by loss, which are certified by nothing.
+
+    Attributes:
+        losses, log_masses: of the points, shape ``(points,)``.
+        slack: how far from an edge the masses that are read there may belong.
+        most: the largest loss.
+        anchor: a loss that should be an edge; NaN for none.
+    """
+
+    losses: Array
+    log_masses: Array
+    slack: Array
+    most: Array
+    anchor: Array
 
 
-def sorted_survey(pair: Pair) -> tuple[Array, Array]:
-    """The survey's losses, sorted, and logarithms of their masses; points without mass say nothing of where mass is."""
+def rough_of_run(pair: Pair) -> Rough:
+    """From the pair's survey. Points without mass say nothing of where mass is."""
     survey = pair.survey()
     xp = array_module(survey.losses)
     massive = survey.log_masses > -np.inf
     largest = xp.where(massive, survey.losses, -np.inf).max(-1)
     losses = xp.where(massive, survey.losses, xp.where(xp.isfinite(largest), largest, 1.0))
-    order = xp.argsort(losses)
-    return losses[order], survey.log_masses[order]
+    order, slack = xp.argsort(losses), 2.0 * pair.loss_error()
+    return Rough(losses[order], survey.log_masses[order], slack, pair.max_loss(), pair.anchor())
 
 
-def edges_of_sum(first: Law, second: Law, aim: Aim, size: int) -> Array:
-    """Where the law of the sum of two losses is cut into ``size`` cells."""
-    xp = array_module(first.losses, aim)
+def rough_of_sum(first: Law, second: Law) -> Rough:
+    """Of the sum of two losses, whose laws are from above."""
+    xp = array_module(first.losses)
     (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
-    products = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
-    losses, masses = sketched(*products, _SKETCH**2 // 8)
-    least, largest = first.losses.min() + second.losses.min(), first.losses.max() + second.losses.max()
-    losses = xp.concatenate([least[None], losses, largest[None]])
-    none = xp.zeros_like(losses[:1])
-    log_masses = xp.log(xp.concatenate([none, masses, none]))
+    losses, masses = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
+    order = xp.argsort(losses)
+    losses, masses = sketched(losses[order], masses[order], ROUGH_POINTS - 2)
+    ends = xp.stack([first.losses.min(), first.losses.max()]) + xp.stack([second.losses.min(), second.losses.max()])
+    losses, none = xp.concatenate([ends[:1], losses, ends[1:]]), xp.zeros_like(masses[:1])
+    slack = 8 * EPS * (xp.abs(ends[0]) + xp.abs(ends[1]))
+    return Rough(losses, xp.log(xp.concatenate([none, masses, none])), slack, ends[1], np.nan * ends[1])
+
+
+def edges_of(rough: Rough, aim: Aim, size: int) -> Array:
+    """Where a law is cut into ``size`` cells."""
+    losses, log_masses, slack, most, anchor = rough
+    xp = array_module(losses)
+    most = most + slack
     low, high = aim.ends(losses, log_masses)
-    high = xp.minimum(high, largest)
-    above = high + 8 * EPS * (xp.abs(high) + xp.abs(low))
-    high = xp.where(high > low, above, low + 1e-9 + 1e-9 * xp.abs(low))
-    return placed(losses, aim.weights(losses, log_masses), (low, high), size)
-
-
-def composed(first: Laws, second: Laws, edges: Array) -> Laws:
-    """Both sides of the sum of two losses."""
-    return Laws(merged(first.lower, second.lower, edges), split(first.upper, second.upper, edges))
+    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
+    high = xp.where((high >= losses[-1]) & (most < np.inf), most, xp.minimum(high + slack, most))
+    low = low - 1e-9 * xp.abs(low)
+    high = xp.where(high > low, high, low + 1e-9 + 1e-9 * xp.abs(low))
+    return with_edge(placed(losses, aim.weights(losses, log_masses), (low, high), size), anchor + slack)
 
 
 def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
-    """A law on few points, sorted: for planning."""
-    xp, order = array_module(losses), array_module(losses).argsort(losses)
-    points = min(points, losses.size)
-    place = np.arange(losses.size) * points // losses.size
-    begins = np.searchsorted(place, np.arange(points))
-    masses, losses = masses[order], losses[order]
-    total = histogram(place, masses, points)
-    mean = histogram(place, masses * losses, points) / xp.where(total > 0, total, 1.0)
-    return xp.where(total > 0, mean, losses[begins]), total
+    """A law, sorted by loss, on so many points: neighbours are one, and points without mass fill it up."""
+    xp, group = array_module(losses), -(-losses.size // points)
+    more = (0, group * points - losses.size)
+    losses, masses = xp.pad(losses, more, mode="edge").reshape(-1, group), xp.pad(masses, more).reshape(-1, group)
+    total = masses.sum(-1)
+    return xp.where(total > 0, (masses * losses).sum(-1) / xp.where(total > 0, total, 1.0), losses[:, 0]), total

@@ -6,8 +6,7 @@ setting after the other is worked on, and those that are narrow already are left
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +18,24 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
-from jaxacct.losses.engines.laws.composer import composed, edges_of_run, edges_of_sum, sorted_survey
+from jaxacct.losses.engines.laws.composer import (
+    ROUGH_POINTS,
+    Rough,
+    edges_of,
+    rough_of_run,
+    rough_of_sum,
+    sketched,
+)
+from jaxacct.losses.engines.laws.sums import composed
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-_POINTS = 448  # of a law
+_CELLS = 448  # of a law
+_POINTS = _CELLS + 2
 _PASSES = 3  # each aims better
 _TIGHT = 1e-3  # relative width that asks for no laws
 _DIGITS = 53  # of counts
-_HALVINGS = 56
+_HALVINGS = 58  # two of them ask at the ends
 _UNDERFLOW, _FLUSHED = 1e-300, 1e-301  # of all sums and products together: once, and for each run
 
 Bounds = tuple[Array, Array]
@@ -41,21 +49,17 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
 
     def one(row: tuple[tuple[Pair, ...], Array, Array, Bounds]) -> Bounds:
         groups, counts, goal, known = row
-        pairs = [
-            jax.tree.map(lambda x: x[part], group)  # noqa: B023
-            for group in groups
-            for part in range(jax.tree.leaves(group)[0].shape[0])
-        ]
-        spread, total = _spread(pairs, counts), counts.sum()
-        hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(pairs, counts))
+        roughs = _roughs(groups)
+        spread, total = _spread(roughs, counts), counts.sum()
+        hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(groups, counts))
 
         def narrower(state: tuple[Array, Bounds]) -> tuple[Array, Bounds]:
             times, (lower, upper) = state
             ceiling = jnp.where(upper < np.inf, upper, jnp.maximum(10.0 * lower, spread))
             between = jnp.where(lower > 0, jnp.sqrt(lower) * jnp.sqrt(ceiling), ceiling)
             at = (between, goal) if kind == "epsilon" else (goal, between)
-            both = _law(pairs, counts, Aim.at(*at, total, spread))
-            low, high = (_delta if kind == "delta" else _epsilon)(both, goal, (lower, upper), hidden)
+            law = _law(groups, roughs, counts, Aim.at(*at, total, spread))
+            low, high = (_delta if kind == "delta" else _epsilon)(law, goal, (lower, upper), hidden)
             return times + 1, (jnp.fmax(lower, low), jnp.fmin(upper, high))
 
         def wide(state: tuple[Array, Bounds]) -> Array:
@@ -70,62 +74,105 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
     return jax.lax.map(one, (groups, counts, goal, known))
 
 
-def _spread(pairs: list[Pair], counts: Array) -> Array:
+def _roughs(groups: tuple[Pair, ...]) -> Rough:
+    """Of all parts, along one more axis in front, on as many points as that of a sum."""
+
+    def sized(pair: Pair) -> Rough:
+        rough = rough_of_run(pair)
+        losses, masses = sketched(rough.losses, jnp.exp(rough.log_masses), ROUGH_POINTS)
+        return rough._replace(losses=losses, log_masses=jnp.log(masses))
+
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *(jax.vmap(sized)(group) for group in groups))
+
+
+def _spread(roughs: Rough, counts: Array) -> Array:
     """About the size of the sum of all losses."""
-    found = 0.0
-    for pair, count in zip(pairs, counts, strict=True):
-        losses, log_masses = sorted_survey(pair)
-        found = found + count * (jnp.exp(log_masses) * jnp.clip(losses, -50.0, 50.0) ** 2).sum()
-    return jnp.sqrt(found)
+    squares = (jnp.exp(roughs.log_masses) * jnp.clip(roughs.losses, -50.0, 50.0) ** 2).sum(-1)
+    return jnp.sqrt((counts * squares).sum())
 
 
-def _law(pairs: list[Pair], counts: Array, aim: Aim) -> Laws:
-    """The law of all runs from below and from above."""
-    singles = [_of_run(pair, aim) for pair in pairs]
-    operands = jax.tree.map(lambda *x: jnp.stack(x), *singles)
-    kinds = len(pairs) + 1
+def _law(groups: tuple[Pair, ...], roughs: Rough, counts: Array, aim: Aim) -> Law:
+    """The law of all runs, along an axis in front: from below, and from above.
 
-    def step(state: tuple[Array, Array, Laws]) -> tuple[Array, Array, Laws]:
-        index, begun, law = state
-        phase, digit = index % kinds, jnp.float64(2.0) ** (_DIGITS - index // kinds)
-        of = jnp.maximum(phase - 1, 0)
-        single = jax.tree.map(lambda x: x[of], operands)
-        other = jax.tree.map(lambda a, b: jnp.where(phase == 0, a, b), law, single)
-        wanted = jnp.where(phase == 0, begun, jnp.floor(counts[of] / digit) % 2.0 == 1.0)
+    One loop makes the law of a run of each part, and then composes all of them, so that a program holds one of each.
+    """
+    parts, digits = counts.size, 2.0 ** np.arange(_DIGITS, -1, -1)[:, None]
+    kinds, halves = parts + 1, jnp.floor(counts / digits)
+    odd = halves - 2.0 * jnp.floor(0.5 * halves) == 1.0  # of each digit and part
+    first = kinds * (counts.max() < digits).sum(dtype=np.int32)  # nothing is done before the largest digit of all
 
-        def joined() -> Laws:
-            return _padded(composed(law, other, edges_of_sum(law.upper, other.upper, aim, _POINTS)))
+    def step(state: tuple[Array, Array, Law, Law]) -> tuple[Array, Array, Law, Law]:
+        index, begun, law, singles = state
+        making, place, phase = index < 0, jax.lax.div(index, np.int32(kinds)), jax.lax.rem(index, np.int32(kinds))
+        part = jnp.where(making, index + parts, jnp.maximum(phase - 1, 0))
+        single, rough = _at((singles, roughs), part)
+        other = _either(phase == 0, law, single)
+        wanted = jnp.where(phase == 0, begun, odd[place, part])
+        rough = _either(making, rough, rough_of_sum(_side(law, 1), _side(other, 1)))
+        edges = edges_of(rough, aim, _CELLS)
 
-        begins = lambda: jax.tree.map(lambda a, b: jnp.where(wanted, b, a), law, other)  # noqa: E731
-        law = cond(wanted & begun, joined, begins)
-        return index + 1, begun | wanted, law
+        def joined() -> Law:
+            return _stacked(composed(_apart(law), _apart(other), edges))
 
-    going = lambda state: state[0] < kinds * (_DIGITS + 1)  # noqa: E731
-    # The largest digit that any count has, so that nothing is done before it.
-    first = _DIGITS - jnp.floor(jnp.log2(jnp.maximum(counts.max(), 1.0))).astype(np.int32) - 1
-    start = kinds * jnp.clip(first, 0, _DIGITS), jnp.zeros((), bool), jax.tree.map(jnp.zeros_like, singles[0])
-    return while_loop(going, step, start)[2]
+        def grown() -> Law:
+            return cond(wanted & begun, joined, lambda: _either(wanted, other, law))
+
+        found = cond(making, lambda: _of_run(groups, part, edges, single), grown)
+        here = (jnp.arange(parts) == part) & making
+        singles = jax.tree.map(lambda x, y: jnp.where(jnp.expand_dims(here, [*range(1, x.ndim)]), y, x), singles, found)
+        after = jnp.where(index == -1, first, index + 1)
+        return after, begun | (wanted & ~making), _either(making, law, found), singles
+
+    nothing = Law(jnp.zeros((2, _POINTS)), jnp.zeros((2, _POINTS)), jnp.zeros(2))
+    none = jax.tree.map(lambda x: jnp.zeros((parts, *x.shape)), nothing)
+    start = jnp.int32(-parts), jnp.zeros((), bool), nothing, none
+    return while_loop(lambda state: state[0] < kinds * digits.size, step, start)[2]
 
 
-def _of_run(pair: Pair, aim: Aim) -> Laws:
-    """The law of one run on as many points as all others."""
+def _of_run(groups: tuple[Pair, ...], part: Array, edges: Array, found: Law) -> Law:
+    """The law of one run of a part on as many points as all others; a program holds that of each group once."""
+    first = 0
+    for group in groups:
+        size = jax.tree.leaves(group)[0].shape[0]
+        pair = _at(group, jnp.clip(part - first, 0, size - 1))
+        made, before = lambda: _stacked(_laws_of_run(pair, edges)), lambda: found  # noqa: B023
+        found = made() if len(groups) == 1 else cond(part >= first, made, before)
+        first += size
+    return found
+
+
+def _laws_of_run(pair: Pair, edges: Array) -> Laws:
     if not lists_outcomes(pair):
-        return _padded(laws(pair, edges_of_run(pair, aim, _POINTS)))
-    found = laws_of_outcomes(pair)
-    if found.upper.losses.size <= _POINTS + 1:
-        return _padded(found)
-    nothing = Law(jnp.zeros(1), jnp.ones(1), jnp.zeros(()))
-    return _padded(composed(found, Laws(nothing, nothing), edges_of_sum(found.upper, nothing, aim, _POINTS)))
+        return laws(pair, edges)
+    found, nothing = laws_of_outcomes(pair), Law(jnp.zeros(1), jnp.ones(1), jnp.zeros(()))
+    few = found.upper.losses.size <= _POINTS
+    return found if few else composed(found, Laws(nothing, nothing), edges)
 
 
-def _padded(both: Laws) -> Laws:
-    """Laws with points of no mass, so that all have the same number of points."""
+def _at(tree: Any, index: Array) -> Any:
+    return jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x[index], tree)
 
-    def filled(law: Law, size: int) -> Law:
-        more = (0, size - law.losses.size)
+
+def _either(condition: Array, one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
+
+
+def _side(law: Law, side: int) -> Law:
+    return jax.tree.map(lambda x: x[side], law)
+
+
+def _apart(law: Law) -> Laws:
+    return Laws(_side(law, 0), _side(law, 1))
+
+
+def _stacked(both: Laws) -> Law:
+    """Laws from below and from above as one, with points of no mass, so that all have the same number of points."""
+
+    def filled(law: Law) -> Law:
+        more = (0, _POINTS - law.losses.size)
         return Law(jnp.pad(law.losses, more, mode="edge"), jnp.pad(law.masses, more), jnp.asarray(law.infinite))
 
-    return Laws(filled(both.lower, _POINTS + 2), filled(both.upper, _POINTS + 1))
+    return jax.tree.map(lambda *x: jnp.stack(x), filled(both.lower), filled(both.upper))
 
 
 class _Hidden(NamedTuple):
@@ -135,44 +182,41 @@ class _Hidden(NamedTuple):
     largest: Array
 
 
-def _largest(pairs: list[Pair], counts: Array) -> Array:
+def _largest(groups: tuple[Pair, ...], counts: Array) -> Array:
     """No sum of finite losses is above."""
-    each = [jnp.where(count > 0, count * pair.max_loss(), 0.0) for pair, count in zip(pairs, counts, strict=True)]
-    largest = inflated(jnp.stack(each).sum(), 1e-12)
+    each = jnp.concatenate([group.max_loss() for group in groups])
+    largest = inflated(jnp.where(counts > 0, counts * each, 0.0).sum(), 1e-12)
     return jnp.where(jnp.isnan(largest), np.inf, largest)
 
 
-def _curve(law: Law, sign: float, hidden: _Hidden) -> Callable[[Array], Array]:
-    """A bound of the hockey stick, below for a ``sign`` of -1.0 and above for 1.0."""
-    units = (law.losses.size + 32) * EPS
-
-    def at(epsilon: Array) -> Array:
-        total = (law.masses * -jnp.expm1(jnp.minimum(epsilon - law.losses, 0.0))).sum()
-        lost = jnp.where(epsilon < hidden.largest, hidden.mass, 0.0)
-        return jnp.maximum(total * (1.0 + sign * units) + sign * lost, 0.0) + law.infinite * (1.0 + sign * units)
-
-    return at
+def _curves(law: Law, hidden: _Hidden, epsilon: Array) -> Array:
+    """Bounds of the hockey stick, from below and from above, at an epsilon of each; shape ``(2,)``."""
+    sign = np.array([-1.0, 1.0])
+    factor = 1.0 + sign * ((_POINTS + 32) * EPS)
+    total = (law.masses * -jnp.expm1(jnp.minimum(epsilon[:, None] - law.losses, 0.0))).sum(-1)
+    lost = jnp.where(epsilon < hidden.largest, hidden.mass, 0.0)
+    return jnp.maximum(total * factor + sign * lost, 0.0) + law.infinite * factor
 
 
-def _delta(both: Laws, epsilon: Array, known: Bounds, hidden: _Hidden) -> Bounds:
-    return possible(_curve(both.lower, -1.0, hidden)(epsilon), _curve(both.upper, 1.0, hidden)(epsilon), epsilon)
+def _delta(law: Law, epsilon: Array, known: Bounds, hidden: _Hidden) -> Bounds:
+    lower, upper = _curves(law, hidden, jnp.stack([epsilon, epsilon]))
+    return possible(lower, upper, epsilon)
 
 
-def _epsilon(both: Laws, delta: Array, known: Bounds, hidden: _Hidden) -> Bounds:
-    below, above = _curve(both.lower, -1.0, hidden), _curve(both.upper, 1.0, hidden)
-    top = inflated(jnp.maximum(both.upper.losses.max(), 0.0), 8 * EPS)
-    ceiling = jnp.minimum(known[1], top)
-    certain = (above(ceiling) <= delta) | (ceiling == known[1])
+def _epsilon(law: Law, delta: Array, known: Bounds, hidden: _Hidden) -> Bounds:
+    top = jnp.minimum(known[1], inflated(jnp.maximum(law.losses[1].max(), 0.0), 8 * EPS))
 
-    def halved(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halved(turn: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Ends move only to where a curve was seen to be above delta, or at most delta."""
         low, high = ends
-        middle = jnp.where(low > 0.1 * high, 0.5 * (low + high), jnp.maximum(jnp.sqrt(low * high), 1e-3 * high))
-        met = jnp.stack([~(below(middle[0]) > delta), above(middle[1]) <= delta])
-        return jnp.where(met, low, middle), jnp.where(met, middle, high)
+        below = jnp.minimum(high, top)
+        middle = jnp.where(low > 0.1 * below, 0.5 * (low + below), jnp.maximum(jnp.sqrt(low * below), 1e-3 * below))
+        middle = jnp.where(turn == 0, 0.0, jnp.where(turn == 1, top, middle))
+        value = _curves(law, hidden, middle)
+        low = jnp.where(value > delta, jnp.maximum(low, middle), low)
+        return low, jnp.where(value <= delta, jnp.minimum(high, middle), high)
 
-    start = jnp.stack([known[0], known[0]]), jnp.stack([ceiling, ceiling])
-    low, high = fori_loop(0, _HALVINGS, halved, start)
-    upper = jnp.where(above(jnp.float64(0.0)) <= delta, 0.0, jnp.where(certain, high[1], known[1]))
+    low, high = fori_loop(0, _HALVINGS, halved, tuple(jnp.stack([x, x]) for x in known))
     # An infinite loss that is likelier than delta leaves no epsilon.
-    lower = jnp.where(deflated(both.lower.infinite, 16 * EPS) > delta, np.inf, low[0])
-    return jnp.minimum(lower, upper), upper
+    lower = jnp.where(deflated(law.infinite[0], 16 * EPS) > delta, np.inf, low[0])
+    return jnp.minimum(lower, high[1]), high[1]

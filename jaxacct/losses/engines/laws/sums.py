@@ -1,7 +1,7 @@
 """The law of the sum of two independent losses on few points, from below and from above.
 
-From below what falls into a cell is merged (post-processing), from above it is split between the cell's ends
-(convexity): docs/proofs/cells.md. Laws of one setting; NumPy's or JAX's.
+What falls into a cell is known by its P-mass and its Q-mass. From below it is one point (post-processing), from above
+two, at the cell's ends (convexity): docs/proofs/cells.md. Laws of one setting; NumPy's or JAX's.
 """
 
 from __future__ import annotations
@@ -10,59 +10,72 @@ import functools
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, histogram
+from jaxacct._numerics.arrays import Array, array_module, collected, histogram
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.losses.engines.laws.cells import Law
+from jaxacct.losses.engines.laws.cells import Law, Laws
+
+_FAR = 600.0  # below the first edge, where masses times e^600 are still numbers
+_LEAST = 2.0**-1022  # what a product may lose that underflows
 
 
-def merged(first: Law, second: Law, edges: Array) -> Law:
+def composed(first: Laws, second: Laws, edges: Array) -> Laws:
+    """Both sides of the sum of two losses."""
+    sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
+    masses, changes = collected(lambda none, side: (none, _in_cells(side[0], side[1], side[2], edges)), (), sides)
+    share = (first.lower.losses.size * second.lower.losses.size + 16) * EPS
+    below = _merged(masses[0], changes[0], edges, share)
+    share = (first.upper.losses.size * second.upper.losses.size + 16) * EPS
+    above = _split(masses[1], changes[1], edges, share)
+    infinite = deflated(either(first.lower, second.lower), 8 * EPS)
+    return Laws(
+        below._replace(infinite=infinite),
+        above._replace(infinite=inflated(either(first.upper, second.upper) + above.infinite, 16 * EPS)),
+    )
+
+
+def either(first: Law, second: Law) -> Array:
+    """The probability that one of two losses is infinite."""
+    return first.infinite + second.infinite - first.infinite * second.infinite
+
+
+def _in_cells(first: Law, second: Law, sign: Array, edges: Array) -> tuple[Array, Array]:
+    """Of what is at or below each edge, and above all: the P-mass, and what e^r times the Q-mass exceeds it by.
+
+    r is a cell's lower edge, of the first cell the first edge. Losses move by more than they are off, to the side of
+    ``sign``. Terms of a cell are of one sign: no tiny difference is lost in the sum.
+    """
+    losses, masses = _products(first, second)
+    xp = array_module(losses)
+    losses = losses + sign * (2 * EPS) * xp.abs(losses)
+    place, cells = xp.searchsorted(edges, losses), edges.size + 1  # edges[place - 1] < loss <= edges[place]
+    away = xp.concatenate([edges[:1], edges])[place] - losses
+    masses = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0)  # from below, what e^away overflows for is left out
+    change = masses * xp.expm1(xp.minimum(away, _FAR))
+    return histogram(place, masses, cells), histogram(place, change, cells)
+
+
+def _merged(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     """From below: what falls into a cell is one point, with all its P- and Q-mass."""
-    losses, masses = _products(first, second)
-    xp = array_module(losses)
-    place, cells = xp.searchsorted(edges, losses), edges.size + 1
-    # Q-masses relative to those at the cell's lower edge, less the P-masses: no tiny difference is lost in them.
+    xp = array_module(masses)
+    good = masses > 1e-280 * (share / EPS)  # next to which nothing underflows
+    more = changes + (8.0 * share + 1024.0 * EPS) * xp.abs(changes)
+    ratio = log1p(more / xp.where(good, masses, 1.0) + 1e-22)
     reference = xp.concatenate([edges[:1], edges])
-    away = reference[place] - losses
-    masses = xp.where(away < 600.0, masses, 0.0)  # further below the first edge e^away overflows: left out
-    p = histogram(place, masses, cells)
-    change = histogram(place, masses * xp.expm1(xp.minimum(away, 600.0)), cells)  # no cell has terms of both signs
-    # A loss that is off, by rounding of the sum and of `away`, moves e^away by as much times itself.
-    ends = xp.concatenate([xp.minimum(losses.min(), edges[:1]), edges, xp.maximum(losses.max(), edges[-1:])])
-    size, width = xp.maximum(xp.abs(ends[:-1]), xp.abs(ends[1:])), ends[1:] - ends[:-1]
-    rounding = (losses.size + 16) * EPS
-    slack = 8.0 * EPS * (1.0 + size + xp.minimum(width, 600.0)) * (p + xp.maximum(change, 0.0))
-    good = p > losses.size * 1e-300  # next to which nothing underflows
-    more = change + slack + (8.0 * EPS + 4.0 * rounding) * xp.abs(change)
-    ratio = log1p(more / xp.where(good, p, 1.0) + 1e-22)
     at = reference - ratio - 8 * EPS * (xp.abs(ratio) + xp.abs(reference))
-    p = deflated(p, rounding)
-    return Law(xp.where(good, at, 0.0), xp.where(good, p, 0.0), deflated(either(first, second), 8 * EPS))
+    return Law(xp.where(good, at, 0.0), xp.where(good, deflated(masses, share), 0.0), xp.zeros(()))
 
 
-def split(first: Law, second: Law, edges: Array) -> Law:
-    """From above: what falls into a cell goes to its ends, with the same P- and Q-mass."""
-    losses, masses = _products(first, second)
-    xp = array_module(losses)
-    losses = losses + 2 * EPS * xp.abs(losses)
-    # edges[place - 1] < loss <= edges[place]; what is above all is infinite
-    place, cells = xp.searchsorted(edges, losses), edges.size + 1
-    # The share of the upper end is expm1(left - loss) / expm1(left - right), and all of what lies in no cell.
-    left, right = edges[:-1], edges[1:]
-    # Differences of losses are exact to a unit of the losses, which may be many of the differences.
-    slack = 4 * EPS * (xp.maximum(xp.abs(left), xp.abs(right)) + xp.abs(left)) / xp.maximum(right - left, 1e-300)
-    one = xp.ones_like(edges[:1])
-    lower = xp.concatenate([edges[:1], left, edges[-1:]])
-    scale = inflated(xp.concatenate([0.0 * one, 1.0 / xp.expm1(left - right), 0.0 * one]), 20 * EPS)
-    slack = xp.concatenate([one, slack, one])
-    up = xp.expm1(xp.minimum(lower[place] - losses, 0.0)) * scale[place] + slack[place]
-    up = xp.minimum(up, 1.0)
-    rising = histogram(place, masses * up, cells)
-    staying = histogram(place, masses * (1.0 + EPS - up), cells)
-    found = rising[:-1] + xp.concatenate([staying[:1] + staying[1:2], staying[2:-1], 0.0 * one])
-    found = inflated(found, (losses.size + 16) * EPS)
-    infinite = inflated(rising[-1], (losses.size + 8) * EPS)
-    return Law(edges, found, inflated(either(first, second) + infinite, 16 * EPS))
+def _split(masses: Array, changes: Array, edges: Array, share: float) -> Law:
+    """From above: what falls into a cell goes to its ends, with the same P- and Q-mass; what is in none goes up."""
+    xp = array_module(masses)
+    masses = inflated(masses, share)
+    lengths = xp.maximum(-xp.expm1(edges[:-1] - edges[1:]), 1e-300)
+    up = inflated((xp.abs(changes[1:-1]) + share / EPS * _LEAST) / lengths, 8.0 * share + 64.0 * EPS)
+    up = xp.minimum(up, masses[1:-1])
+    stay = inflated(masses[1:-1] - up, 2 * EPS)
+    found = xp.concatenate([masses[:1], up]) + xp.concatenate([stay, 0.0 * masses[:1]])
+    return Law(edges, inflated(found, 4 * EPS), masses[-1])
 
 
 def _products(first: Law, second: Law) -> tuple[Array, Array]:
@@ -80,8 +93,3 @@ def _products(first: Law, second: Law) -> tuple[Array, Array]:
 @functools.lru_cache(8)
 def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(size)
-
-
-def either(first: Law, second: Law) -> Array:
-    """The probability that one of two losses is infinite."""
-    return first.infinite + second.infinite - first.infinite * second.infinite

@@ -56,7 +56,10 @@ class MixtureLine(NamedTuple):
         theta: the tilt.
         cut: where the taper falls off; inf for none.
         edges: of cells over all that can matter, shape ``(B, K, cells + 1)``.
+        at_edges: the loss there.
         points: equally spaced, on which the integrand is summed; ``step`` is their distance.
+        at_points: the loss there.
+        base: log of the normal density times the taper there, without the density's constant.
     """
 
     shifts: Array
@@ -66,8 +69,11 @@ class MixtureLine(NamedTuple):
     theta: Array
     cut: Array
     edges: Array
+    at_edges: _Loss
     points: Array
     step: Array
+    at_points: _Loss
+    base: Array
 
     @classmethod
     def of(cls, pair: MixturePair, theta: Array, log_share: Array, size: int) -> MixtureLine:
@@ -85,14 +91,16 @@ class MixtureLine(NamedTuple):
         low = xp.where(add, -ends, 0.0) - _REACH
         high = steepened(xp.where(add, 0.0, ends) + _REACH, cut)
         edges = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, _CELLS + 1)
-        line = cls(shifts, weights, reverse, pair.max_loss(), theta, cut, edges, edges[..., :1], high)
+        loss = _loss(shifts, weights, edges)
+        line = cls(shifts, weights, reverse, pair.max_loss(), theta, cut, edges, loss, edges, high, loss, edges)
         # Points where the integrand is more than a share of its peak.
         bounds, peak = line._cells(exponent_at(line.reverse, theta))
         kept = bounds > peak[..., None] - _DIGITS
         first = xp.where(kept, edges[..., :-1], np.inf).min(-1)
         last = xp.where(kept, edges[..., 1:], -np.inf).max(-1)
-        points, step = multiples(first, last, size)
-        return line._replace(points=points, step=step)
+        t, step = multiples(first, last, size)
+        base = -0.5 * t**2 + log_taper(t, cut[..., None])
+        return line._replace(points=t, step=step, at_points=_loss(shifts, weights, t), base=base)
 
     def totals(self) -> Totals:
         """All but what the taper leaves out; the largest loss is the pair's."""
@@ -101,23 +109,9 @@ class MixtureLine(NamedTuple):
         left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + HIDDEN * self.shifts.shape[-1], 0.0)
         return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.most)
 
-    def _loss(self, t: Array) -> _Loss:
-        """At ``t`` of shape ``(B, K, n)``."""
-        k, v = self.shifts[..., None, :], self.weights[..., None, :]
-        xp = array_module(t, k, v)
-        y = xp.where(v > 0, k * (t[..., None] - 0.5 * k), 0.0)
-        logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
-        far = logsumexp(logs)
-        small = (v * xp.expm1(xp.minimum(y, 40.0))).sum(-1)
-        near = xp.abs(small) < 0.5
-        psi = xp.where(near, log1p(xp.where(near, small, 0.0)), far)
-        share = xp.exp(logs - far[..., None])
-        size = (share * (1.0 + xp.abs(k * t[..., None]) + k * k)).sum(-1)
-        return _Loss(psi, (share * k).sum(-1), UNIT * (16.0 + 4.0 * k.shape[-1]) * (xp.abs(psi) + size))
-
     def _cells(self, exponent: Array) -> tuple[Array, Array]:
         """Log of a bound of the integrand on each cell, without the density's constant, and its value at a peak."""
-        psi = self._loss(self.edges).psi
+        psi = self.at_edges.psi
         base, cell_base, tangent = bases_of(self.edges, log_taper_above(self.edges, self.cut[..., None]), self.cut)
         found = cell_bounds(exponent, psi[..., :-1], psi[..., 1:], base[..., :-1], cell_base, tangent) + 1e-9
         return found, (base + exponent[..., None] * psi).max(-1)
@@ -133,8 +127,8 @@ class MixtureLine(NamedTuple):
         low, high = self.edges[..., 0], self.edges[..., -1]
         enough = high >= steepened(xp.maximum(exponent, 0.0) * most + 1.0, self.cut)
         enough &= low <= xp.minimum(exponent, 0.0) * most - 1.0
-        ends = self.edges[..., [0, -1]]
-        tails = -0.5 * ends**2 + log_taper_above(ends, self.cut[..., None]) + exponent[..., None] * self._loss(ends).psi
+        ends, psi = (x[..., :: x.shape[-1] - 1] for x in (self.edges, self.at_edges.psi))
+        tails = -0.5 * ends**2 + log_taper_above(ends, self.cut[..., None]) + exponent[..., None] * psi
         tails = xp.where(enough[..., None], tails + xp.log(1.26 + self.step)[..., None] + 1e-9, np.inf)
         cells = self._cells(exponent)[0] + xp.log(self.edges[..., 1:] - self.edges[..., :-1])
         cells = xp.broadcast_to(cells, (*tails.shape[:-1], cells.shape[-1]))
@@ -150,9 +144,8 @@ class MixtureLine(NamedTuple):
         # log 2 - x - log(1 - e^-x) <= 1.2 - x for x >= 1; otherwise the bound is useless anyway.
         log_error = xp.where(turns > 1.0, 1.2 - turns + 0.5 * curvature * y * y, np.inf)
         log_error = log_error + xp.minimum(exponent, 0.0)[..., None] * xp.log(xp.cos(0.5 * most * y))
-        slope = inflated(self._loss(self.edges[..., 1:]).slope, 1e-9)
-        first = inflated(self._loss(self.edges[..., :1]).slope, 1e-9)
-        slope = xp.concatenate([first, slope, most + 0.0 * first], -1)  # the largest below, on each cell, above
+        slope = inflated(self.at_edges.slope, 1e-9)
+        slope = xp.concatenate([slope, most + 0.0 * slope[..., :1]], -1)  # the largest below, on each cell, above
         # Axes: heights, frequencies, cells.
         turn = xp.minimum(most[..., None], slope[..., None, :] / xp.cos(most * y)[..., None]) * y[..., None]
         turned = inflated(turn, 1e-9)[..., None, :] * frequencies[..., None, :, None]
@@ -165,9 +158,8 @@ class MixtureLine(NamedTuple):
         The first error is of rounding and of what lies outside the points; the second, logs of bounds on cells.
         """
         xp = array_module(exponent)
-        t = self.points[..., ::step]
-        loss = self._loss(t)
-        base = -0.5 * t**2 + log_taper(t, self.cut[..., None])
+        t, base = self.points[..., ::step], self.base[..., ::step]
+        loss = _Loss(*(x[..., ::step] for x in self.at_points))
         logs = base + exponent[..., None] * loss.psi
         top = logs.max(-1)
         weights = xp.exp(logs - top[..., None])
@@ -218,8 +210,7 @@ class MixtureLine(NamedTuple):
     def _layers(self, exponent: Array, found: _Loss, log_integral: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: between points its factors are least at an end."""
         xp = array_module(exponent)
-        base = -0.5 * self.points**2 + log_taper(self.points, self.cut[..., None])
-        power = exponent[..., None] * found.psi
+        base, power = self.base, exponent[..., None] * found.psi
         lower = lambda x: xp.minimum(x[..., 1:], x[..., :-1])  # noqa: E731
         # What logarithms are off by, however large they are: as docs/proofs/quadrature.md, lemma 6.
         most = self.shifts.max(-1)[..., None]
@@ -229,3 +220,18 @@ class MixtureLine(NamedTuple):
         least = lower(base) + lower(power) - log_integral[..., None] - room
         lengths = deflated(self.step[..., None] * found.slope[..., :-1], room)
         return layers_of(least - xp.log(found.slope[..., 1:]) - room, lengths)
+
+
+def _loss(shifts: Array, weights: Array, t: Array) -> _Loss:
+    """At ``t`` of shape ``(B, K, n)``."""
+    k, v = shifts[..., None, :], weights[..., None, :]
+    xp = array_module(t, k, v)
+    y = xp.where(v > 0, k * (t[..., None] - 0.5 * k), 0.0)
+    logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
+    far = logsumexp(logs)
+    small = (v * xp.expm1(xp.minimum(y, 40.0))).sum(-1)
+    near = xp.abs(small) < 0.5
+    psi = xp.where(near, log1p(xp.where(near, small, 0.0)), far)
+    share = xp.exp(logs - far[..., None])
+    size = (share * (1.0 + xp.abs(k * t[..., None]) + k * k)).sum(-1)
+    return _Loss(psi, (share * k).sum(-1), UNIT * (16.0 + 4.0 * k.shape[-1]) * (xp.abs(psi) + size))
