@@ -37,6 +37,7 @@ GUIDES = {
         "private-scores",
         "individual-budgets",
         "durable-training",
+        "search",
         "more-than-one-machine",
     ),
     "Check and report": ("is-my-training-private", "verify-and-report", "audit", "certificates"),

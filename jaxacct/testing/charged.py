@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +28,31 @@ class Charged(NamedTuple):
         sigma: the noise multiplier, in sensitivities.
         rate: the probability of a record to take part.
         moves: how many sensitivities the inputs of the noise may move by.
-        size: "one" (everybody), "fixed", "independent" coins, "truncated" or "repeated" draws.
+        coins: whether each record's part is independent of the others'.
         most: no sample has more records.
     """
 
     sigma: float
     rate: float
     moves: float
-    size: str
+    coins: bool
     most: int
+
+
+def _replacement(mechanism: Any) -> tuple[float, float, bool, int]:
+    law = stats.binom(int(mechanism.batch), 1 / int(mechanism.records))
+    return float(law.sf(0)), float(law.isf(1e-6)), False, int(mechanism.batch)
+
+
+# (rate, moves, coins, most) of a mechanism for a number of records; moves None: 2 of a replaced record, else 1.
+_SAMPLED: dict[type, Callable[[Any, int], tuple[Any, float | None, bool, Any]]] = {
+    PoissonSampled: lambda m, count: (m.rate, None, True, count),
+    RandomAllocation: lambda m, count: (m.participations / m.batches, None, True, count),
+    Shuffled: lambda m, count: (1 / m.batches, None, False, -(-count // m.batches)),
+    SampledWithoutReplacement: lambda m, count: (m.sample_size / m.dataset_size, 1.0, False, m.sample_size),
+    SampledWithReplacement: lambda m, count: _replacement(m),
+    TruncatedPoisson: lambda m, count: (m.rate, 2.0, False, m.largest),  # who comes may push another one out
+}
 
 
 def charged(mechanism: Any, relation: str, count: int) -> Charged:
@@ -45,32 +62,14 @@ def charged(mechanism: Any, relation: str, count: int) -> Charged:
         ValueError: no (sampled) Gaussian with concrete parameters.
     """
     mechanism = as_mechanism(mechanism)
-    kind = type(mechanism)
-    noise = as_mechanism(getattr(mechanism, "mechanism", mechanism))._gaussian_noise()
-    if noise is None or np.ndim(noise):
+    sampled = _SAMPLED.get(type(mechanism))
+    noise = as_mechanism(mechanism.mechanism if sampled else mechanism)._gaussian_noise()
+    if noise is None or np.ndim(noise) or (hasattr(mechanism, "mechanism") and not sampled):
         raise ValueError(f"mechanism must be a Gaussian or sample one, got {mechanism!r:.200}")
+    rate, moves, coins, most = sampled(mechanism, count) if sampled else (1.0, 1.0, False, count)
     # A sampled mechanism's sensitivity is that of a record in the sample or not: a replaced record goes and comes.
-    both = 2.0 if relation == "replace" else 1.0
-    rate, moves, size, most = 1.0, 1.0, "one", count
-    if kind is PoissonSampled:
-        rate, moves, size = float(mechanism.rate), both, "independent"
-    elif kind is RandomAllocation:
-        rate, moves, size = int(mechanism.participations) / int(mechanism.batches), both, "independent"
-    elif kind is Shuffled:
-        rate, moves, size, most = 1 / int(mechanism.batches), both, "fixed", -(-count // int(mechanism.batches))
-    elif kind is SampledWithoutReplacement:
-        size, most = "fixed", int(mechanism.sample_size)
-        rate = most / int(mechanism.dataset_size)
-    elif kind is SampledWithReplacement:
-        size, most = "repeated", int(mechanism.batch)
-        law = stats.binom(most, 1 / int(mechanism.records))
-        rate, moves = float(law.sf(0)), float(law.isf(1e-6))
-    elif kind is TruncatedPoisson:
-        # A record that comes may push another one out.
-        rate, moves, size, most = float(mechanism.rate), 2.0, "truncated", int(mechanism.largest)
-    elif hasattr(mechanism, "mechanism"):
-        raise ValueError(f"mechanism must be a Gaussian or sample one, got {mechanism!r:.200}")
-    return Charged(float(noise), rate, moves, size, most)
+    moves = moves or (2.0 if relation == "replace" else 1.0)
+    return Charged(float(noise), float(rate), moves, coins, int(most))
 
 
 def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | None:
@@ -79,26 +78,19 @@ def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | Non
     ``records`` is the number of all rows; of how large samples are something is said if ``drawn`` has them all.
     """
     draws, rows = drawn.shape
-    seen = drawn.any(0)  # a record whose gradient is as another's is never seen, which says nothing
     sizes, each = drawn.sum(1), drawn.sum(0)
-    if wanted.size == "one":
-        return None
-
-    def too_many(found: int, trials: int) -> bool:
-        return stats.binom(trials, wanted.rate).sf(found - 1) < _RARE
-
-    if too_many(int(drawn.sum()), draws * rows):
-        return f"{drawn.mean():.3g} of all draws took a record in, and {wanted.rate:.3g} were charged"
-    odd = [row for row in range(rows) if too_many(int(each[row]), draws)]
-    if odd:
-        return f"the record in row {odd[0]} is in {each[odd[0]]} of {draws} samples, charged at rate {wanted.rate:.3g}"
+    took = {"all records": (int(drawn.sum()), draws * rows)}
+    took |= {f"the record in row {row}": (int(found), draws) for row, found in enumerate(each)}
+    for who, (found, trials) in took.items():
+        if stats.binom(trials, wanted.rate).sf(found - 1) < _RARE:
+            return f"of {who}, {found} of {trials} draws took one in, charged at rate {wanted.rate:.3g}"
     if rows < records:
         return None
     if sizes.max() > wanted.most:
         return f"a sample had {sizes.max()} records, and {wanted.most} are the most that was charged"
-    mean = seen.sum() * wanted.rate
-    if wanted.size == "independent" and 0 < wanted.rate < 1 and seen.sum() > rows / 2:
-        found = float(((sizes - mean) ** 2).sum() / (mean * (1 - wanted.rate)))
+    seen = np.sum(each > 0)  # a record whose gradient is as another's is never seen, which says nothing
+    if wanted.coins and wanted.rate < 1 and seen > rows / 2:
+        found = float(np.sum((sizes - seen * wanted.rate) ** 2) / (seen * wanted.rate * (1 - wanted.rate)))
         if stats.chi2.cdf(found, draws) < _RARE or (stats.chi2.sf(found, draws) < _RARE and found > 4 * draws):
             return (
                 f"samples had {sizes.min()} to {sizes.max()} records, which independent coins (charged at rate "

@@ -74,22 +74,16 @@ def check_step(
     _validate.one_of(RELATIONS, relation=relation)
     _validate.whole(steps=steps)
     data = jax.tree.map(np.asarray, data)
-    count = len(jax.tree.leaves(data)[0])
-    wanted = charged(mechanism, relation, count)
-    if neighbours is None:
-        neighbours = made_neighbours(data, relation)
+    wanted = charged(mechanism, relation, len(jax.tree.leaves(data)[0]))
     pairs = [
-        pair
-        if isinstance(pair, Neighbours)
-        else Neighbours(f"neighbour {number}", data, jax.tree.map(np.asarray, pair))
-        for number, pair in enumerate(neighbours)
+        each
+        if isinstance(each, Neighbours)
+        else Neighbours(f"neighbour {number}", data, jax.tree.map(np.asarray, each))
+        for number, each in enumerate(made_neighbours(data, relation) if neighbours is None else neighbours)
     ]
-    check = _Check(step, data, wanted, [keys(seed) for seed in range(_draws(wanted))], int(steps), tuple(private))
+    draws = 16 if wanted.rate == 1 else int(np.clip(np.ceil(8 / wanted.rate), 64, 400))
+    check = _Check(step, data, wanted, [keys(seed) for seed in range(draws)], int(steps), tuple(private))
     return check.answer(pairs, replaced=1.0 if relation == "replace" else 2.0)
-
-
-def _draws(wanted: Charged) -> int:
-    return 16 if wanted.rate == 1 else int(np.clip(np.ceil(8 / wanted.rate), 64, 400))
 
 
 class _Check:
@@ -99,12 +93,10 @@ class _Check:
         self, step: Any, data: Any, wanted: Charged, keys: list[Any], steps: int, private: tuple[str, ...]
     ) -> None:
         self.step, self.data, self.wanted, self.keys, self.steps = step, data, wanted, keys, steps
-        self.tried = list(keys)  # those under which a record took part first
         self.programs: dict[Any, Program] = {}
         self.program = self.of(data)
-        self.secret = [bool(private) and path.startswith(private) for path in self.program.paths]
+        self.found, self.secret = self.program.found, private
         self.variances, self.slack = noise_variances(self.program, data, keys)
-        self.allowed = wanted.moves * steps**0.5 * (self.slack + _TOLERANCE)
         self.leaks: dict[tuple[str, str], Leak] = {}
         self.changed: dict[str, dict[str, str]] = {}  # why, then where and how
         self.moved = 0.0
@@ -115,82 +107,78 @@ class _Check:
             self.programs[shapes] = Program(self.step, data, self.keys[0])
         return self.programs[shapes]
 
-    def add(self, *leaks: Leak) -> None:
-        for leak in leaks:
-            self.leaks.setdefault((leak.kind, leak.where), leak)
+    def add(self, kind: str, where: str, says: str, severity: str = "critical") -> None:
+        self.leaks.setdefault((kind, where), Leak(kind, where, says, severity))
 
     def answer(self, pairs: list[Neighbours], replaced: float) -> Checked:
         self.repeats()
-        self.add(*noise_leaks(self.program, self.data, self.keys, self.variances))
-        self.bare_randomness()
+        for leak in noise_leaks(self.program, self.data, self.keys, self.variances):
+            self.leaks.setdefault((leak.kind, leak.where), leak)
+        self.open = [place for place, path in enumerate(self.program.paths) if not self.is_told(place, path)]
         for pair in pairs:
             self.compare(pair)
         unseen = [*_UNSEEN, *self.sampler(replaced)]
         for why, places in self.changed.items():
             where, how = next(iter(places.items()))
             more = f" and {len(places) - 1} more outputs" if len(places) > 1 else ""
-            self.add(Leak("output", where, f"{where}{more}: {why} ({how})"))
+            self.add("output", where, f"{where}{more}: {why} ({how})")
         if self.moved < 0.5:
             unseen.append(f"the clip: no record moved releases by more than {self.moved:.2g} of what was charged")
         if self.slack > 1:
             share = 100 * (self.slack - 1)
             unseen.append(f"the noise's scale to better than {share:.0f} %, and how its entries depend on each other")
-        leaks = self.leaks.values()
-        return Checked(
-            tuple(leak for leak in leaks if leak.severity == "critical"),
-            tuple(leak for leak in leaks if leak.severity != "critical"),
-            self.moved,
-            len(self.program.found.cuts),
-            tuple(pair.name for pair in pairs),
-            tuple(unseen),
+        critical, rest = (
+            tuple(leak for leak in self.leaks.values() if (leak.severity == "critical") is is_critical)
+            for is_critical in (True, False)
         )
+        names = tuple(pair.name for pair in pairs)
+        return Checked(critical, rest, self.moved, len(self.found.cuts), names, tuple(unseen))
 
     def repeats(self) -> None:
         """Whether the step is one program, and the replay computes what it computes."""
         flats = self.program.flat, Program(self.step, self.data, self.keys[0]).flat
-        texts = [re.sub("0x[0-9a-f]+", "", str(flat.jaxpr)) for flat in flats]  # without addresses
-        constants = [[as_array(value).tobytes() for value in flat.consts] for flat in flats]
-        if texts[0] != texts[1] or constants[0] != constants[1]:
+        texts = [  # without addresses
+            (re.sub("0x[0-9a-f]+", "", str(flat.jaxpr)), [as_array(value).tobytes() for value in flat.consts])
+            for flat in flats
+        ]
+        if texts[0] != texts[1]:
             says = "the step is another program each time it is traced: Python's state, or randomness from no key"
-            self.add(Leak("randomness", "", says))
+            self.add("randomness", "", says)
         computed = jax.tree.leaves(jax.jit(self.step)(self.data, self.keys[0]))
         replayed = self.program.run(self.data, self.keys[0]).outputs
         for path, mine, theirs in zip(self.program.paths, replayed, computed, strict=True):
             if not np.allclose(as_array(mine), as_array(theirs), rtol=1e-2, atol=1e-2, equal_nan=True):
                 says = f"{path} of the replay is not what the step computes: the rest is said of the replay"
-                self.add(Leak("randomness", path, says, "theoretical"))
+                self.add("randomness", path, says, "theoretical")
 
-    def bare_randomness(self) -> None:
-        """Noise and coins that leave the step."""
-        for place, path in enumerate(self.program.paths):
-            kind = self.program.found.kinds[place]
-            if kind == NOISE and not self.secret[place]:
-                self.add(Leak("noise", path, f"{path} is the noise itself: without it nothing is hidden"))
-            elif self.tells_coins(place) and not self.secret[place]:
-                why = "random bits reach it other than through a release, and who is in the sample is secret"
-                self.changed.setdefault(why, {})[path] = "a divisor or a count, perhaps"
-
-    def tells_coins(self, place: int) -> bool:
-        found = self.program.found
-        return found.kinds[place] == PUBLIC and found.of_bits[place] and self.wanted.rate < 1
+    def is_told(self, place: int, path: str) -> bool:
+        """Whether an output need not be compared: it is secret, or its leak is already known."""
+        if self.secret and path.startswith(self.secret):
+            return True
+        kind = self.found.kinds[place]
+        if kind == NOISE:
+            self.add("noise", path, f"{path} is the noise itself: without it nothing is hidden")
+        told = kind == PUBLIC and self.found.of_bits[place] and self.wanted.rate < 1
+        if told:
+            why = "random bits reach it other than through a release, and who is in the sample is secret"
+            self.changed.setdefault(why, {})[path] = "a divisor or a count, perhaps"
+        return told
 
     def compare(self, pair: Neighbours) -> None:
         """Runs both neighbours under some keys, until the record has taken part a few times."""
         both = (self.of(pair.data), pair.data), (self.of(pair.other), pair.other)
         shapes = [[cut.aval.shape for cut in program.found.cuts] for program, _ in both]
         if shapes[0] != shapes[1]:
-            self.add(Leak("noise", "", f"the step makes other releases where {pair.name}"))
+            self.add("noise", "", f"the step makes other releases where {pair.name}")
             return
         took_part = 0
-        for number, key in enumerate(self.tried[:64] if self.moved else list(self.tried)):
+        for number, key in enumerate(self.keys[:64] if self.moved else self.keys):
             released = both[0][0].run(pair.data, key).inputs
             quiet, moved = (program.run(rows, key, 0.0, released=released) for program, rows in both)
-            move = self.move(pair, quiet, moved)
-            took_part += move > 0
-            if number < 2 or move > 0:
+            takes_part = self.move(pair, quiet, moved) > 0
+            took_part += takes_part
+            if number < 2 or takes_part:
                 self.outputs(pair, *(program.run(rows, key, released=released).outputs for program, rows in both))
-            if move > 0 and number > _SEEN:
-                self.tried.insert(0, self.tried.pop(number))
             if took_part == _SEEN:
                 return
 
@@ -199,30 +187,24 @@ class _Check:
 
         ``allowed`` is relative to what the relation allows.
         """
-        squares, lengths = [], []
+        square = 0.0
         for number, (variance, *inputs) in enumerate(zip(self.variances, quiet.inputs, moved.inputs, strict=True)):
             where, (a, b) = self.program.place(number), (np.asarray(each, np.float64) for each in inputs)
             if not np.array_equal(np.isfinite(a), np.isfinite(b)):
                 says = f"{where} is not finite where {pair.name}: noise hides nothing of that"
-                self.add(Leak("not finite", where, says, "theoretical" if NOT_FINITE in pair.name else "critical"))
+                self.add("not finite", where, says, "theoretical" if NOT_FINITE in pair.name else "critical")
                 return 0.0
             change = np.where(np.isfinite(a), a - b, 0.0)
-            bare = int(np.sum((change != 0) & (variance == 0)))
-            if bare:
-                self.add(Leak("noise", where, f"{bare} entries of {where} depend on the data and have no noise"))
-            lengths.append(np.linalg.norm(change))
-            squares.append(np.sum(change**2 / np.where(variance > 0, variance, np.inf)))
-        share = float(np.sqrt(np.sum(squares))) * self.wanted.sigma
-        relative = share / (self.allowed * allowed)
+            if bare := int(np.sum((change != 0) & (variance == 0))):
+                self.add("noise", where, f"{bare} entries of {where} depend on the data and have no noise")
+            square += np.sum(change**2 / np.where(variance > 0, variance, np.inf))
+        share = float(np.sqrt(square)) * self.wanted.sigma
+        relative = share / (self.wanted.moves * self.steps**0.5 * (self.slack + _TOLERANCE) * allowed)
         if relative > max(self.moved, 1.0):
-            worst = int(np.argmax(squares))
-            noise = np.sqrt(np.mean(self.variances[worst]))
-            limit = noise * self.wanted.moves * allowed / self.wanted.sigma
             says = (
-                f"where {pair.name}, releases move by {relative:.4g} times what was charged: "
-                f"{self.program.place(worst)} moves by {lengths[worst]:.4g} under noise of deviation {noise:.4g}; a "
-                f"noise multiplier of {self.wanted.sigma:.4g} allows {limit:.4g}. Either contributions are not clipped "
-                "one by one, or a record counts more than once, or the noise is too small"
+                f"where {pair.name}, releases move by {relative:.4g} times what a noise multiplier of "
+                f"{self.wanted.sigma:.4g} allows. Either contributions are not clipped one by one, or a record counts "
+                "more than once, or the noise is too small"
             )
             self.leaks["sensitivity", ""] = Leak("sensitivity", "", says)
         self.moved = max(self.moved, relative)
@@ -230,29 +212,25 @@ class _Check:
 
     def outputs(self, pair: Neighbours, ones: list[Any], others: list[Any]) -> None:
         """Compares what leaves the step; two programs, of other shapes, may round differently."""
-        exact = self.of(pair.data) is self.of(pair.other)
-        for place, (path, *both) in enumerate(zip(self.program.paths, ones, others, strict=True)):
-            one, other = map(as_array, both)
-            floats = one.dtype.kind == "f"
-            if self.secret[place] or self.tells_coins(place) or np.array_equal(one, other, equal_nan=floats):
-                continue
-            how = f"it has another shape where {pair.name}"
+        rounding = 0 if self.of(pair.data) is self.of(pair.other) else _ROUNDING
+        for place in self.open:
+            one, other = as_array(ones[place]), as_array(others[place])
+            floats, how = one.dtype.kind == "f", "has another shape"
             if one.shape == other.shape:
-                if floats and not exact and np.allclose(one, other, rtol=_ROUNDING, atol=0, equal_nan=True):
+                if np.allclose(one, other, rtol=rounding if floats else 0, atol=0, equal_nan=floats):
                     continue
-                size = np.max(np.abs(np.nan_to_num(one.astype(float)) - np.nan_to_num(other.astype(float))))
-                how = f"it changes by {size:.4g} where {pair.name}"
-            self.changed.setdefault(self.why(place, floats), {}).setdefault(path, how)
+                how = f"changes by {np.max(np.abs(np.nan_to_num(one.astype(float)) - np.nan_to_num(other))):.4g}"
+            places = self.changed.setdefault(self.why(place, floats), {})
+            places.setdefault(self.program.paths[place], f"it {how} where {pair.name}")
 
     def why(self, place: int, floats: bool) -> str:
-        found = self.program.found
-        if found.kinds[place] == PUBLIC:
+        if self.found.kinds[place] == PUBLIC:
             return "it depends on how many records there are: divide by a number that is public"
-        if found.scaled:
+        if self.found.scaled:
             return "noise is multiplied by something that depends on the data, and is none of what was charged"
-        if not found.cuts:
+        if not self.found.cuts:
             return "no normal noise from the keys that the step was given reaches what depends on the data"
-        if place in found.again:
+        if place in self.found.again:
             return "it is made of a release and, once more, of the data: by a divisor, a statistic or a choice"
         return "it leaves the step without noise" if floats else "a count or a choice leaves the step without noise"
 
@@ -262,21 +240,18 @@ class _Check:
         ``replaced`` is how far a replaced record may move releases, relative to what the relation allows.
         """
         records = len(jax.tree.leaves(self.data)[0])
-        if self.steps == 1 and self.program.found.cuts:
-            drawn = np.zeros((min(len(self.keys), 64), min(records, _ROWS)), bool)
-            changed = [
-                Neighbours(f"the record in row {row} is replaced", self.data, opposite(self.data, row))
-                for row in range(drawn.shape[1])
-            ]
-            for number, key in enumerate(self.keys[: len(drawn)]):
+        if self.steps == 1 and self.found.cuts:
+            keys, rows = self.keys[:64], range(min(records, _ROWS))
+            changed = [Neighbours(f"row {row} is replaced", self.data, opposite(self.data, row)) for row in rows]
+            drawn = np.zeros((len(keys), len(rows)), bool)
+            for number, key in enumerate(keys):
                 released = self.program.run(self.data, key).inputs
                 quiet = self.program.run(self.data, key, 0.0, released=released)
                 for row, pair in enumerate(changed):
                     moved = self.program.run(pair.other, key, 0.0, released=released)
                     drawn[number, row] = self.move(pair, quiet, moved, replaced) > 0
-            says = wrong_sampler(drawn, records, self.wanted)
-            if says:
-                self.add(Leak("sampler", "", f"the sampler is not the one that was charged: {says}"))
+            if says := wrong_sampler(drawn, records, self.wanted):
+                self.add("sampler", "", f"the sampler is not the one that was charged: {says}")
             if self.wanted.rate < 1 and records <= _ROWS:
                 return []
         return ["the sampler: that takes one step in which the sample is drawn, and at most 32 records"]

@@ -42,6 +42,7 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
         ValueError: another relation, no ``null`` where it is needed, leaves of different lengths.
     """
     _validate.one_of(RELATIONS, relation=relation)
+    _validate.real_arrays(data=data)
     data = jax.tree.map(np.asarray, data)
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or min(lengths) < 2:

@@ -52,13 +52,11 @@ class Program:
         gains: Any = 1.0,
         *,
         signs: bool = False,
-        block: tuple[int, int] = (0, 2**30),
         released: Any = None,
     ) -> Seen:
         """One run with every normal draw times its gain, or the sign of the draw in its place.
 
-        Of a draw only ``block`` counts: (number, width), entries width * number to width * (number + 1). With
-        ``released`` the program goes on from these values and not from those that it computes.
+        With ``released`` the program goes on from these values and not from those that it computes.
         """
         gains = np.broadcast_to(np.asarray(gains, np.float32), (len(self.found.sources),))
         given = released is not None
@@ -69,11 +67,11 @@ class Program:
             for leaf, variable in zip(jax.tree.leaves((data, keys)), self.flat.jaxpr.invars, strict=True)
         ]
         with jax.enable_x64(True):  # values keep the types that the program gives them
-            return Seen(*self._run(leaves, gains, signs, np.asarray(block, np.int32), released, given))
+            return Seen(*self._run(leaves, gains, signs, released, given))
 
 
 def _replay(
-    flat: Any, found: Releases, leaves: Any, gains: Any, signs: Any, block: Any, released: Any, given: Any
+    flat: Any, found: Releases, leaves: Any, gains: Any, signs: Any, released: Any, given: Any
 ) -> tuple[list[Any], ...]:
     jaxpr = flat.jaxpr
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
@@ -94,8 +92,7 @@ def _replay(
                 normal.append(value / scale)
                 gain = gains[number[out]].astype(value.dtype)
                 used = jnp.where(signs, jnp.sign(value) * scale, value)
-                at = jax.lax.iota(np.int32, value.size).reshape(value.shape) // block[1]
-                value = jnp.where((gain == 0) | (signs & (at != block[0])), jnp.zeros_like(value), used * gain)
+                value = jnp.where(gain == 0, jnp.zeros_like(value), used * gain)
             if out in place_of:
                 inputs.append(value)
                 value = jnp.where(given, released[place_of[out]], value)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jaxacct.training.release import noisy_gradient
     from jaxacct.training.samplers import sampler
     from jaxacct.training.sampling import poisson_sample
+    from jaxacct.training.search import best_of
     from jaxacct.training.selection import select
     from jaxacct.training.sharding import replicate, shard_examples
     from jaxacct.training.state import StepReport, TrainState, init_state
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.sampling import Sample as Sample
     from jaxacct.training.sampling import sample_pieces as sample_pieces
     from jaxacct.training.sampling import take_piece as take_piece
+    from jaxacct.training.search import Best as Best
     from jaxacct.training.sharding import ShardedExamples as ShardedExamples
     from jaxacct.training.state import Proposal as Proposal
     from jaxacct.training.step import Step as Step
@@ -74,6 +76,7 @@ __all__ = [
     "TrainState",
     "accuracy",
     "add_gaussian_noise",
+    "best_of",
     "clipped_gradient_sum",
     "demo",
     "durable_run",

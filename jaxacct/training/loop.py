@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters import Reason, sentence
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState
@@ -56,7 +57,7 @@ class FitResult:
         state: the last state.
         records: one record per admitted step, those of earlier attempts and lost ones included.
         evaluations: (step, held-out accuracy) pairs, the last one for the final parameters.
-        stopped: "plan finished", "budget spent" or "interrupted".
+        stopped: "plan finished", "budget spent", "interrupted", or another reason of the filter's in words.
         attempts: how often the run was started; above 1 if it was resumed.
     """
 
@@ -131,7 +132,8 @@ def fit(
                 "for a smaller budget)"
             )
         if not bool(report.admitted):
-            stopped = "budget spent"
+            spent = int(report.reason) in (Reason.SPENT, Reason.HALTED)
+            stopped = "budget spent" if spent else sentence(report.reason)
             break
         scale = float(report.clip_scale)
         sigma, left = charged_sigma(float(report.sigma), scale), float(report.budget_left)

@@ -10,6 +10,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters import Reason
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import RootKeys, check_roots
 from jaxacct.training.schedules import ReleasedValues, Schedule
@@ -62,7 +63,8 @@ class StepReport(NamedTuple):
         spent: the filter's spent budget after the step, in the filter's unit; -1 where every example has its own.
         budget_left: share of the filter's budget that is left after the step, in [0, 1]; -1 where every example has its
             own, which is private.
-        foreign: bool; True where the step was refused because its state is of another filter or another sampler.
+        reason: int32 of `jaxacct.filters.Reason`, why the step was admitted or refused; `jaxacct.filters.sentence` says
+            it in words. ``FOREIGN_STATE`` is also that of a state of another sampler.
     """
 
     admitted: jax.Array
@@ -72,7 +74,12 @@ class StepReport(NamedTuple):
     gradient_norm: jax.Array
     spent: jax.Array
     budget_left: jax.Array
-    foreign: jax.Array
+    reason: jax.Array
+
+    @property
+    def foreign(self) -> jax.Array:
+        """Whether the step was refused because its state is of another filter or another sampler."""
+        return self.reason == Reason.FOREIGN_STATE
 
 
 class Proposal(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from jaxacct import _validate
-from jaxacct.filters import Filter
+from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
@@ -136,13 +136,19 @@ def make_step(
         own = belongs(filter, state.filter_state) & ((state.run == mark) | ((state.run == 0) & first))
         if each:
             fits, after, scale = jnp.bool_(True), state.filter_state, jnp.float32(1.0)
+            reason = jnp.int32(Reason.ADMITTED)
         else:
             query = schedule.query(sigma, rate) if sampler is None else sampler.query(filter)
             fits, after, scale = ask_clipped(filter, query, state.filter_state)
-        admitted = own & usable & ~state.halted & (~first | fits)
+            reason = _reason(filter, query, state.filter_state, fits)
+        reason = jnp.where(first, reason, Reason.ADMITTED)
+        reason = jnp.where(usable, reason, Reason.INVALID)
+        reason = jnp.where(state.halted, Reason.HALTED, reason)
+        reason = jnp.where(own, reason, Reason.FOREIGN_STATE).astype(jnp.int32)
+        admitted = reason == Reason.ADMITTED
         after = select(first & admitted, after, state.filter_state)
         budget = (jnp.float32(-1.0), jnp.float32(-1.0)) if each else budget_of(filter, after)
-        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, ~own)
+        report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, reason)
         return Proposal(report, after, schedule_state)
 
     def move(state: TrainState, proposal: Proposal, data: object) -> tuple[Any, Any]:
@@ -257,6 +263,13 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
     found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
     scale = jnp.minimum(found, 1.0)
     return jnp.asarray(admitted) & (scale > 0), state, scale
+
+
+def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> jax.Array:
+    """What the filter says to a query that it was asked; of a filter of the user's own no more than "spent"."""
+    if hasattr(filter, "reason"):
+        return filter.reason(query, state, admitted=admitted)
+    return jnp.where(admitted, Reason.ADMITTED, Reason.SPENT)
 
 
 def budget_of(filter: Filter, state: object) -> tuple[jax.Array, jax.Array]:

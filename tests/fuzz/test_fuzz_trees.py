@@ -11,7 +11,7 @@ import optax
 import pytest
 from flax import nnx
 
-from jaxacct import Gaussian, filters, training
+from jaxacct import Gaussian, filters, testing, training
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
 KEY, KEYS = jax.random.key(0), training.seeded_keys(1)
@@ -242,6 +242,7 @@ CASES = {
         },
     ),
     "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
+    "replicate": lambda: Case(training.replicate, {"tree": PARAMS, "examples": training.shard_examples((X, Y))}),
     "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
     "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
@@ -252,6 +253,9 @@ CASES = {
     "with_accuracy": lambda: Case(lambda accuracy: state().with_accuracy(accuracy), {"accuracy": 0.5}),
 }
 CASES = {f"training.{name}": make for name, make in CASES.items()}
+CASES["testing.neighbours"] = case(
+    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove", null=None
+)
 DEAR = {
     "training.add_clipped", "training.clipped_gradient_sum", "training.filtered_aggregate.update",
     "training.fit_until_accurate", "training.noisy_gradient",
@@ -259,14 +263,14 @@ DEAR = {
 # No program is compiled, or one.
 QUICK = (
     "attempt_keys", "empty_sum", "init_state", "make_step, an account each", "make_step", "planned_mechanism",
-    "realised_mechanism", "select", "shard_examples", "step_keys", "from_flax", "with_accuracy",
+    "realised_mechanism", "select", "shard_examples", "step_keys", "from_flax", "with_accuracy", "replicate",
     "filtered_aggregate",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*(f"training.{name}" for name in QUICK), "testing.neighbours"])
 def test_training_names_what_is_wrong(name):
-    fuzz(CASES[f"training.{name}"](), [*VALUES[:30], *TREES])
+    fuzz(CASES[name](), [*VALUES[:30], *TREES])
 
 
 def test_functions_of_the_caller_raise_and_are_named_where_they_return_nonsense():

@@ -18,6 +18,7 @@ from jaxacct import (
     filters,
     training,
 )
+from jaxacct.training import schedules
 
 RNG = np.random.default_rng(3)
 N, D, SIGMA = 12, 4, 3.0
@@ -88,29 +89,35 @@ def filtered(rate, name, relation="add_or_remove", steps=1):
     return Case(several, gaussian if rate == 1 else PoissonSampled(gaussian, rate), relation, steps=steps)
 
 
+def bound(budget, schedule, clip_norm=0.5, **about):
+    """`make_step` with the state that a run begins with."""
+    step = training.make_step(loss, OPTIMIZER, budget, schedule, clip_norm=clip_norm, **about)
+    return of_state(step, training.init_state(PARAMS, OPTIMIZER, budget, schedule, training.seeded_keys(0)))
+
+
 def sampled(mechanism):
     """A step on a sampler's batches."""
     sampler = training.sampler(mechanism, N)
-    budget = sampler.filter(8.0, 1e-5)
-    schedule = sampler.schedule(10)
-    step = training.make_step(loss, OPTIMIZER, budget, schedule, sampler=sampler, clip_norm=0.5)
-    return Case(
-        of_state(step, training.init_state(PARAMS, OPTIMIZER, budget, schedule, training.seeded_keys(0))), mechanism
-    )
+    return Case(bound(sampler.filter(8.0, 1e-5), sampler.schedule(10), sampler=sampler), mechanism)
 
 
 def individual():
     """A step in which everybody pays for themselves; accounts stay secret."""
     budget = filters.per_example(filters.approximate_gdp(1.0), examples=N)
-    schedule = training.schedules.constant(SIGMA, 0.15, 10)
-    step = training.make_step(loss, OPTIMIZER, budget, schedule, clip_norm=0.5)
-    state = training.init_state(PARAMS, OPTIMIZER, budget, schedule, training.seeded_keys(0))
-    return Case(of_state(step, state), PoissonSampled(GAUSSIAN, 0.15), private=("[0].filter_state",))
+    step = bound(budget, schedules.constant(SIGMA, 0.15, 10))
+    return Case(step, PoissonSampled(GAUSSIAN, 0.15), private=("[0].filter_state",))
+
+
+def cryptographic():
+    """A step whose coins and noise are ChaCha20's."""
+    roots = training.secure_keys()
+    step = bound(filters.approximate_gdp(1.0), schedules.constant(SIGMA, 0.15, 10), size=N)
+    return Case(step, PoissonSampled(GAUSSIAN, 0.15), keys=lambda number: training.attempt_keys(roots, number))
 
 
 def aggregate():
     """`filtered_aggregate` in an optax chain, on a batch that is given."""
-    schedule = training.schedules.constant(SIGMA, 1.0, 10)
+    schedule = schedules.constant(SIGMA, 1.0, 10)
 
     def step(data, keys):
         private = training.filtered_aggregate(filters.gdp(5.0), schedule, keys, clip_norm=0.5, size=N)
@@ -139,6 +146,7 @@ CASES = {
     "two steps": lambda: filtered(0.5, "renyi", relation="replace", steps=2),
     **{name: (lambda mechanism=mechanism: sampled(mechanism)) for name, mechanism in MECHANISMS.items()},
     "individual": individual,
+    "ChaCha20": cryptographic,
     "filtered aggregate": aggregate,
     "optax": of_optax,
 }

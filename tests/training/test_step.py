@@ -13,6 +13,7 @@ from jaxacct import filters
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import (
+    fit,
     init_state,
     make_step,
     noisy_gradient,
@@ -79,6 +80,26 @@ def test_a_refused_step_leaves_everything_bit_for_bit_and_halts(name):
         assert bool(after.halted)
     assert int(states[-1].step) == 3
     assert float(reports[-1].gradient_norm) == 0
+
+
+def test_a_report_says_why_a_step_was_refused_and_a_run_says_it_in_words():
+    everyone = constant(2.0, 1.0, 10)
+    menu = filters.menu([PoissonSampled(Gaussian(2.0), 0.1)], epsilon=2.0, delta=1e-5)
+    cases = {
+        filters.Reason.SPENT: (filters.gdp(0.1), everyone),
+        filters.Reason.OUTSIDE: (menu, constant(2.0, 0.3, 10)),
+        filters.Reason.INVALID: (filters.gdp(5.0), constant(1e9, 1.0, 10)),  # more noise than an exact sum holds
+    }
+    for reason, (filter, schedule) in cases.items():
+        states, (first, second) = run(filter, schedule, 2)
+        assert int(first.reason) == reason
+        assert int(second.reason) == filters.Reason.HALTED
+        assert not bool(first.foreign)
+        step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=8)
+        words = fit(step, states[0], DATA, steps=2, evaluate=lambda params: 0.0).stopped
+        assert words == ("budget spent" if reason == filters.Reason.SPENT else filters.sentence(reason))
+    states, (first, _) = run(filters.gdp(5.0), everyone, 2)
+    assert int(first.reason) == filters.Reason.ADMITTED
 
 
 def test_a_halted_run_stays_halted_even_if_a_cheaper_query_would_fit():

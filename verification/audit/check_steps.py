@@ -75,15 +75,13 @@ def accuracy_first():
 def resumed():
     """A step of a durable run, and one of the attempt that resumes it from the disk: no noise is used again."""
     plan = training.plan_budget("gdp", "constant", epsilon=3.0, delta=1e-5, steps=60, rate=1.0)
-    about = dict(clip_norm=0.5, size=N)
-    step = training.make_step(loss, OPTIMIZER, plan.filter, plan.schedule, **about)
+    step = training.make_step(loss, OPTIMIZER, plan.filter, plan.schedule, clip_norm=0.5, size=N)
     state = training.init_state(PARAMS, OPTIMIZER, plan.filter, plan.schedule, training.seeded_keys(0))
     sigma = float(step(state, DATA)[1].sigma)
-    halves = training.make_split_step(loss, OPTIMIZER, plan.filter, plan.schedule, **about)
     states = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
-            with training.durable_run(folder, halves, state, plan.filter, resume=bool(states), every=1) as run:
+            with training.durable_run(folder, step, state, plan.filter, resume=bool(states), every=1) as run:
                 states.append(run.state)
                 run.step(run.state, DATA)
 
