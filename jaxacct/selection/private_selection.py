@@ -43,7 +43,7 @@ class PrivateSelection(Symmetric):
         mechanism: what one run is: a mechanism, a ``Composed``, or the guarantee of a filter, if each run has a filter
             of its own; parameters must be concrete.
         mean: the mean number of runs, 1 or at least 1 + 1e-6, or above 0 for Poisson's distribution; any shape.
-        shape: 0 for the logarithmic distribution, 1 for the geometric one, any number up to 1e4 for the truncated negative
+        shape: 0 for the logarithmic distribution, 1 for the geometric one, up to 1e4 for the truncated negative
             binomial one (Papernot, Steinke 2022), inf for Poisson's; any shape.
         probabilities: instead of ``mean`` and ``shape``: the probabilities of K = 0, 1, 2, ..., shape ``(most + 1,)``.
         at_delta: the delta near which lower bounds are close; upper bounds do not depend on it.

@@ -108,7 +108,7 @@ def test_a_wrong_number_of_runs_is_named(given, names):
         PrivateSelection(Gaussian(1.0), **given)
 
 
-@pytest.mark.filterwarnings("ignore:the certified bounds:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.* wide:RuntimeWarning")
 def test_lower_bounds_of_one_run_are_below_the_run_however_small_its_losses():
     for epsilon in (1e-9, 1e-6, 1e-3, 1.0):
         run = jaxacct.PureDP(epsilon)
