@@ -270,7 +270,7 @@ def _by_transforms(pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray) 
         agree = (np.abs(found[:, 0] - found[:, 1]) <= DIGITS * np.abs(found[:, 0])).all(0)
         return np.where(agree, found[:, 0], np.nan)
 
-    return Value(*_in_turn(np.full((2, at.size), np.nan), sum(counts) > 0, tried))
+    return Value(*_in_turn(np.full((2, at.size), np.nan), np.asarray(sum(counts) > 0), tried))
 
 
 def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Size, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -9,7 +9,7 @@ import textwrap
 
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
-from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
+from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation, UserLevel
 from jaxacct.reports.document import Statement, least_mu
 from jaxacct.training.durable_runs.records import made
 
@@ -43,8 +43,7 @@ def dp_sgd_statement(
         noise_multiplier: standard deviation of the noise on the sum of clipped gradients, over the clip norm; from
             0.05 to 10,000.
         delta: by default the largest power of ten that is at most 1 / (10 records).
-        records_per_user: if given, also the privacy of all records of a user, at most so many, by group privacy:
-            (epsilon, delta) for one record is (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)) for k.
+        records_per_user: if given, also the privacy of all records of a user, at most so many (`UserLevel`).
         certify: also a certificate of ``epsilon`` in ball arithmetic (the extra ``certify``).
 
     Returns:
@@ -82,7 +81,8 @@ def dp_sgd_statement(
     no_sampling = float(accounting.epsilon(noise, delta, steps=passes).upper)
     others = {"allocation": allocation, "no_sampling": no_sampling}
     if records_per_user is not None:
-        others["user"] = _of_group(step, steps, int(records_per_user), delta)
+        user = UserLevel(noise, rate, int(records_per_user))
+        others["user"] = float(accounting.epsilon(user, delta, steps=steps).upper)
     arguments = {
         "records": records, "batch": batch, "epochs": epochs, "noise_multiplier": noise_multiplier,
         "delta": float(delta), "records_per_user": records_per_user,
@@ -115,25 +115,6 @@ def dp_sgd_statement(
     return dataclasses.replace(found, text=_text(found, batch, epochs, noise_multiplier, records_per_user))
 
 
-def _of_group(step: PoissonSampled, steps: int, size: int, delta: float) -> float:
-    """The least epsilon found for ``size`` records, from an upper bound of delta at a ``size``-th of it."""
-
-    # delta (e^(k e) - 1) / (e^e - 1) is at most delta k e^((k - 1) e), and that in logarithms.
-    def enough(each: float) -> bool:
-        bound = float(accounting.delta(step, each, steps=steps).upper)
-        return bound <= 0 or math.log(bound) + math.log(size) + (size - 1) * each <= math.log(delta) - 1e-9
-
-    low, high = 0.0, 1.0
-    while not enough(high):
-        low, high = high, 2.0 * high
-        if high > 600.0:
-            return math.inf
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high * size * (1 + 2.0**-50)
-
-
 def _text(found: Statement, batch: int, epochs: float, noise: float, group: int | None) -> str:
     up = lambda value: rounded_up(value, 4)  # noqa: E731
     delta, records, rate = f"{found.delta:g}", found.records or 0, (found.rate or [0.0])[0]
@@ -155,7 +136,7 @@ def _text(found: Statement, batch: int, epochs: float, noise: float, group: int 
     if group is not None:
         parts.append(
             f"For all records of one user, at most {group:,}, Poisson samples give "
-            f"({up(found.others['user'])}, {delta}) by group privacy."
+            f"({up(found.others['user'])}, {delta})-differential privacy for adding or removing the user."
         )
     parts.append(
         "Assumed: noise, batch size and number of steps were fixed before any training record was used; the number of "

@@ -59,15 +59,11 @@ def test_a_budget_s_life(run, tmp_path):
     assert (tmp_path / "all.json").read_text() == out
 
 
-def test_the_page_s_commands_and_answers_are_as_printed(run):
+def test_the_page_s_commands_are_admitted_as_it_says(run):
     page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "how-to" / "ledger.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    refused = 0
     for line in "".join(blocks).splitlines():
-        code, out, _ = run(line.removeprefix("jaxacct ledger ").partition(" &&")[0])
-        refused += code
-        assert code == 0 or (code == 1 and out in page), line
-    assert refused == 1
+        assert run(line.removeprefix("jaxacct ledger ").partition(" &&")[0])[0] == 0, line
 
 
 def test_a_delta_that_promises_little_is_warned_of(run):

@@ -71,3 +71,8 @@ except ImportError as missing:
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "needs python-flint: pip install 'jaxacct[certify]'" in found.stdout, found.stderr
+
+
+def test_the_faces_stay_small_enough_to_be_known():
+    faces = ("", ".filters", ".training", ".expost", ".adversary", ".plotting", ".ledger", ".interop", ".audit")
+    assert sum(len(importlib.import_module(f"jaxacct{face}").__all__) for face in faces) <= 170
