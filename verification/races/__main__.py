@@ -65,7 +65,7 @@ def work(place: str, log: pathlib.Path, worker: int, requests: int, attempt: int
     ledger = Ledger(place, create=False, timeout=300.0)
     for number in range(done, requests):
         label = f"{worker}:{number}:{attempt}"
-        admitted = ledger.request(float(cost(worker, number)), label)
+        admitted = ledger.request(float(cost(worker, number)), label).admitted
         os.write(out, f"{label} {int(admitted)}\n".encode())
     ledger.close()
     stop.set()

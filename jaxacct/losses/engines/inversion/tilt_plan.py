@@ -153,6 +153,7 @@ def _that_matter(surveys: list[Survey], log_share: Array) -> list[Survey]:
         log_masses = xp.where(matters, log_masses, -np.inf)
         if xp is np:
             some = matters.any((0, 1))
+            some[-1] = True  # of invalid pairs, of which nothing matters, one point is left
             losses, log_masses = losses[..., some], log_masses[..., some]
         kept.append((losses, log_masses))
     return kept
