@@ -110,6 +110,8 @@ def _delta(mechanism: Any, epsilon: Any, steps: ArrayLike, relation: str) -> Bou
 
     if isinstance(mechanism, Mechanism):
         return delta(mechanism, epsilon, steps=steps, relation=relation)
+    if np.any(np.asarray(steps) != 1):
+        raise ValueError(f"steps must be 1 for the guarantee of a filter, which is for the whole run, got {steps}")
     above = np.asarray(mechanism.delta(np.abs(epsilon)))
     # Below 0 the other direction's: 1 - e^epsilon (1 - delta(-epsilon)).
     upper = np.where(epsilon >= 0, above, -np.expm1(epsilon) + np.exp(np.minimum(epsilon, 0.0)) * above)

@@ -75,7 +75,6 @@ class UserLevel(Mechanism):
             weights = np.concatenate(
                 [weights, np.maximum(binom.sf(numbers[-1], records, rate), 2.0 * LEAST_MASS)[None]]
             )
-        weights[0] = 1.0 - weights[1:].sum(0)
         return RandomSensitivityGaussian(noise, tuple(sensitivities), tuple(weights))
 
     def _dominating(self, relation: str) -> Runs:

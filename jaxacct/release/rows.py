@@ -17,14 +17,17 @@ def as_rows(name: str, column: object, kinds: str) -> np.ndarray[Any, Any]:
     if _validate.is_traced(column) or isinstance(column, np.ma.MaskedArray):
         raise ValueError(f"{wanted}, got a {type(column).__name__}")
     try:
-        array = np.asarray(column)
+        # As objects where texts are allowed: in a list, NumPy would make one row's type that of all others.
+        array = np.asarray(column, object if "O" in kinds and not hasattr(column, "dtype") else None)
     except (ValueError, TypeError):
         raise ValueError(f"{wanted}, got something ragged, or no array") from None
     if array.ndim == 1 and not array.size:
         return array.astype(bool if kinds == "b" else float)
     if array.ndim != 1 or array.dtype.kind not in kinds:
         raise ValueError(f"{wanted}, got an array of shape {array.shape} and type {array.dtype}")
-    if array.dtype.kind == "O" and not all(isinstance(value, str | int | float | np.generic) for value in array):
+    if array.dtype.kind == "O" and not all(
+        isinstance(value, str | bytes | int | float | np.generic) for value in array
+    ):
         raise ValueError(f"{wanted}, got objects of other types (None among them, perhaps)")
     if array.dtype.kind in "fO" and np.any(array != array):
         raise ValueError(f"{wanted}, got NaN: drop or replace such rows by a rule that looks at one row at a time")

@@ -125,9 +125,7 @@ class _Steps(NamedTuple):
 
     def farthest(self, middle: int, relation: str) -> int:
         """How far one row moves the sum of distances from ``middle``, in steps."""
-        return (
-            self.upper - self.lower if relation == "replace" else max(self.upper - middle, middle - self.lower, -middle)
-        )
+        return self.upper - self.lower if relation == "replace" else max(self.upper - middle, middle - self.lower)
 
     def in_units(self, steps: int) -> int | float:
         value = steps * self.size

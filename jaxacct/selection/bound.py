@@ -22,6 +22,7 @@ from jaxacct.summaries.curve import least, most
 Count = Poisson | NegativeBinomial | Table
 _SPACES = 9000  # of u, for the upper bound
 _CELLS = 2000  # of the lower one
+_ROUGH = 1e-8  # relative: differences of u, in a derivative that may change by 1e7 of itself for each unit
 OUTCOMES = 256
 
 
@@ -43,7 +44,7 @@ def upper_bounds(count: Count, losses: Array, deltas: Array, epsilons: Array) ->
     step = losses[1] - losses[0]
     reach = losses.size - 1
     ratios = step * np.arange(-reach, reach + 1)
-    k = np.maximum([np.max(rise - np.exp(ratio) * floor) for ratio in ratios], 0.0) * (1.0 + ROUNDING)
+    k = np.maximum([np.max(rise - np.exp(min(ratio, 700.0)) * floor) for ratio in ratios], 0.0) * (1.0 + ROUNDING)
     x = np.exp(losses)
     found = []
     for epsilon in epsilons:
@@ -84,7 +85,8 @@ def attained(count: Count, losses: Array, lower: Array, upper: Array, epsilon: f
         run: probabilities under P are rounded down, those under Q up.
     """
     u = _places(lambda u: least(losses, lower, upper, u), _CELLS)
-    v = least(losses, lower, upper, u)
+    v, at = _hull(least(losses, lower, upper, u), u)
+    v = np.interp(u, at, v)  # concave also where `least` is cut off at u
     cells = u.size - 1
     some = np.unique(np.linspace(0, cells, 120).astype(int))
     gain, cost = (
@@ -102,7 +104,8 @@ def attained(count: Count, losses: Array, lower: Array, upper: Array, epsilon: f
         if delta > largest:
             best, largest = (p, q), delta
         low = np.maximum.accumulate((low + _exchanged(count, u, v, low, epsilon)) // 2)
-    p, q = _hull(*best)
+    p, q = _hull(*(np.append(x, 1.0) for x in best))  # the rest as well: it may have the largest ratio
+    p, q = _thinned(p), _thinned(q)
     p, q = (np.append(np.diff(x), 1.0 - x[-1]) for x in (p, q))
     spare = np.zeros(OUTCOMES - p.size)
     return np.concatenate([spare, p]), np.concatenate([spare, q])
@@ -121,13 +124,13 @@ def _events_of(count: Count, u: Array, v: Array, low: Array) -> tuple[Array, Arr
     # phi' is convex: the midpoint's value is below its mean, that of the ends above it.
     gain = p * count.derivative(_inside(at_p - 0.5 * p))
     ends = count.derivative(_inside(at_q)) + count.derivative(_inside(at_q - q))
-    gain, cost = np.cumsum(gain) * (1.0 - ROUNDING), np.cumsum(0.5 * q * ends) * (1.0 + ROUNDING)
+    gain, cost = np.cumsum(gain) * (1.0 - _ROUGH), np.cumsum(0.5 * q * ends) * (1.0 + _ROUGH)
     good = (gain < 1.0) & (cost < 1.0)
     return np.append(0.0, gain[good]), np.append(0.0, cost[good])
 
 
 def _hull(p: Array, q: Array) -> tuple[Array, Array]:
-    """The upper concave hull of the points (q, p) that begin at (0, 0), thinned to fewer than OUTCOMES."""
+    """The upper concave hull of the points (q, p), which begin at (0, 0)."""
     kept: list[int] = []
     for i in range(p.size):
         while len(kept) > 1:
@@ -137,8 +140,11 @@ def _hull(p: Array, q: Array) -> tuple[Array, Array]:
             kept.pop()
         if not kept or (p[i] > p[kept[-1]] and q[i] > q[kept[-1]]):
             kept.append(i)
-    some = np.asarray(kept)[np.unique(np.linspace(0, len(kept) - 1, OUTCOMES - 2).astype(int))]
-    return p[some], q[some]
+    return p[kept], q[kept]
+
+
+def _thinned(x: Array) -> Array:
+    return x[np.unique(np.linspace(0, x.size - 1, OUTCOMES - 2).astype(int))]
 
 
 def _exchanged(count: Count, u: Array, v: Array, low: Array, epsilon: float) -> Array:
@@ -146,7 +152,8 @@ def _exchanged(count: Count, u: Array, v: Array, low: Array, epsilon: float) -> 
     cells, q, p = low.size, np.diff(u), np.diff(v)
     ratio = np.where(q > 0, p / np.maximum(q, 1e-300), 1e300)
     at_p, at_q = _inside(v[cells - low] - v[:-1]), _inside(u[cells - low] - u[:-1])
-    limit = np.exp(epsilon) * _second(count, at_q) / np.maximum(_second(count, at_p) * ratio, 1e-300)
+    with np.errstate(over="ignore"):
+        limit = np.exp(epsilon) * _second(count, at_q) / np.maximum(_second(count, at_p) * ratio, 1e-300)
     return cells - np.searchsorted(-ratio, -limit, side="right")
 
 

@@ -45,17 +45,18 @@ class NegativeBinomial:
 
     def generating(self, x: Array) -> Array:
         """E[x^K]."""
-        rest = np.log1p(-(1.0 - self.gamma) * x)
+        rest = np.log((1.0 - x) + self.gamma * x)
         if self.shape == 0.0:
             return rest / math.log(self.gamma)
-        return np.expm1(-self.shape * rest) / math.expm1(-self.shape * math.log(self.gamma))
+        none = self.shape * math.log(self.gamma)  # of not yet excluded 0 runs, its log
+        return (np.exp(none - self.shape * rest) - math.exp(none)) / -math.expm1(none)
 
     def derivative(self, x: Array) -> Array:
         """E[K x^(K-1)]."""
-        rest = np.log1p(-(1.0 - self.gamma) * x)
+        rest = np.log((1.0 - x) + self.gamma * x)  # a small gamma is not lost next to 1
         log = math.log(self.gamma)
-        scale = -1.0 / log if self.shape == 0.0 else self.shape / math.expm1(-self.shape * log)
-        return (1.0 - self.gamma) * scale * np.exp(-(self.shape + 1.0) * rest)
+        scale = -1.0 / log if self.shape == 0.0 else self.shape / -math.expm1(self.shape * log)
+        return (1.0 - self.gamma) * scale * np.exp(self.shape * log - (self.shape + 1.0) * rest)
 
     def draw(self, random: np.random.Generator) -> int:
         """A number of runs."""

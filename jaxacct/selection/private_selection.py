@@ -42,8 +42,8 @@ class PrivateSelection(Symmetric):
     Attributes:
         mechanism: what one run is: a mechanism, a ``Composed``, or the guarantee of a filter, if each run has a filter
             of its own; parameters must be concrete.
-        mean: the mean number of runs, at least 1, or above 0 for Poisson's distribution; any shape.
-        shape: 0 for the logarithmic distribution, 1 for the geometric one, any number >= 0 for the truncated negative
+        mean: the mean number of runs, 1 or at least 1 + 1e-6, or above 0 for Poisson's distribution; any shape.
+        shape: 0 for the logarithmic distribution, 1 for the geometric one, up to 1e4 for the truncated negative
             binomial one (Papernot, Steinke 2022), inf for Poisson's; any shape.
         probabilities: instead of ``mean`` and ``shape``: the probabilities of K = 0, 1, 2, ..., shape ``(most + 1,)``.
         at_delta: the delta near which lower bounds are close; upper bounds do not depend on it.
@@ -71,14 +71,18 @@ class PrivateSelection(Symmetric):
             table = np.asarray(self.probabilities, float)
             if table.ndim != 1 or not np.all(table >= 0) or not abs(table.sum() - 1.0) <= 1e-9:
                 raise ValueError(f"probabilities must be those of 0, 1, 2, ... runs and sum up to 1, got {table}")
+            if not np.any(table[1:]):
+                raise ValueError(f"probabilities must be above 0 for some number of runs above 0, got {table}")
             return
         if self.mean is None or self.shape is None:
             raise ValueError("mean and shape say how many runs there are; give both, or probabilities")
         mean, shape = np.asarray(self.mean, float), np.asarray(self.shape, float)
-        if not np.all(shape >= 0):
-            raise ValueError(f"shape must be at least 0 (inf for Poisson's distribution), got {self.shape}")
+        if not np.all((shape >= 0) & ((shape <= 1e4) | np.isinf(shape))):
+            raise ValueError(f"shape must be from 0 to 1e4, or inf for Poisson's distribution, got {self.shape}")
         if not np.all(np.isfinite(mean) & (mean >= np.where(np.isinf(shape), 1e-9, 1.0)) & (mean <= 1e6)):
             raise ValueError(f"mean must be at least 1 (above 0 for shape inf) and at most 1e6, got {self.mean}")
+        if np.any((mean > 1.0) & (mean < 1.0 + 1e-6) & np.isfinite(shape)):
+            raise ValueError(f"mean must be 1 or at least 1 + 1e-6, got {self.mean}")
 
     def counts(self) -> np.ndarray:
         """The distributions of the number of runs, an array of the broadcast shape of ``mean`` and ``shape``.
@@ -87,7 +91,8 @@ class PrivateSelection(Symmetric):
         """
         if self.probabilities is not None:
             found = np.empty((), object)
-            found[()] = Table(tuple(np.asarray(self.probabilities, float).tolist()))
+            table = np.asarray(self.probabilities, float)
+            found[()] = Table(tuple((table / table.sum()).tolist()))
             return found
         return np.vectorize(lambda mean, shape: of_mean(float(mean), float(shape)), otypes=[object])(
             self.mean, self.shape
@@ -96,19 +101,39 @@ class PrivateSelection(Symmetric):
     def _curve(self, relation: str) -> tuple[FromProfile, FromTables]:
         """The bound of the best run as a mechanism, and an attack on it; found once for each relation."""
         leaves, tree = jax.tree.flatten(self)
-        relation = "add_or_remove" if relation in ("add", "remove") else relation
-        key = (relation, tree, *((np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves))
+        both = {
+            "add": "add_or_remove",
+            "remove": "add_or_remove",
+            "zero_out": "replace_special",
+            "fill_in": "replace_special",
+        }
+        relation = both.get(relation, relation)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        # An object that is no number is a key itself: the bytes of its address may be another's later.
+        key = (relation, tree, *(x.item() if x.dtype == object else (x.shape, x.tobytes()) for x in arrays))
         if key not in _known:
             while len(_known) >= _KEPT:
                 del _known[next(iter(_known))]
             _known[key] = _best(self.counts(), curve_of(self.mechanism, relation, _POINTS, _LAST), self.at_delta)
         return _known[key]
 
+    def _as(self, side: str) -> str:
+        """The mechanism that runs says for itself."""
+        return side
+
     def _dominating(self, relation: str) -> Runs:
         return self._curve(relation)[0]._dominating(relation)
 
     def _witness(self, relation: str) -> Mechanism:
         return self._curve(relation)[1]
+
+
+@mechanism
+class _Attack(FromTables):
+    """Tables that may be those of a replaced record as well, which goes either way."""
+
+    def _sides(self, relation: str) -> list[str]:
+        return super()._sides("add_or_remove" if relation == "replace" else relation)
 
 
 def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfile, FromTables]:
@@ -132,4 +157,4 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
         p, q = attained(count, losses, lower[worst], upper[worst], target)
         # The pair of `remove` comes first.
         tables[(slice(None), *i)] = (q, p) if worst else (p, q)
-    return FromProfile(epsilons, deltas), FromTables(tables[0], tables[1])
+    return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])

@@ -13,8 +13,13 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct.accounting import delta, epsilon
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import witness
 
 ROUNDING = 1e-10  # a share of each number, far above its rounding
+FARTHEST = 600.0  # of the lattice: exp of it is a number
+
+
+_TWO = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,15 +36,19 @@ class Curve:
     upper: Array
 
 
-def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1) -> Curve:
+def curve_of(
+    one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1, *, joint: bool = False
+) -> Curve:
     """The curve up to where delta is ``last`` (the first for which epsilon is finite), on ``points`` a side.
 
     Args:
         one: a mechanism, or the guarantee of a filter, whose lower bounds are trivial.
-        relation: as for `jaxacct.delta`; ``"add_or_remove"`` has two directions.
+        relation: as for `jaxacct.delta`; ``"add_or_remove"`` has two directions, and so has ``"replace_special"``.
         points: how many above 0.
         last: see above.
         steps: how often ``one`` runs.
+        joint: whether lower bounds may be the larger of two directions that this cannot tell apart: they bound the
+            curve, but no one pair of laws has them all. Without it they are 0 there.
 
     Raises:
         ValueError: ``one`` is neither, or traced.
@@ -47,11 +56,13 @@ def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ..
     if _validate.is_traced((one, steps)):
         raise ValueError("mechanism must have concrete parameters, got traced ones")
     if isinstance(one, Mechanism):
-        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
+        names = _TWO.get(relation, [relation])
         of_epsilon = lambda d: epsilon(one, d, steps=steps, relation=relation).upper  # noqa: E731
         of_delta = lambda e: [delta(one, e, steps=steps, relation=name) for name in names]  # noqa: E731
     elif hasattr(one, "delta") and hasattr(one, "epsilon"):
         of_epsilon = one.epsilon
+        if np.any(np.asarray(steps) != 1):
+            raise ValueError(f"steps must be 1 for the guarantee of a filter, which is for the whole run, got {steps}")
         of_delta = lambda e: [(np.zeros(np.shape(e)), np.asarray(one.delta(e)))]  # noqa: E731
     else:
         raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
@@ -59,11 +70,18 @@ def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ..
     for d in np.atleast_1d(last):
         found = np.asarray(of_epsilon(float(d)), np.float64)
         reach = np.where((reach == 0) & np.isfinite(found), np.maximum(found, 1e-9), reach)
-    at = np.maximum(reach, 1e-9) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
+    at = np.clip(reach, 1e-9, FARTHEST) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a wide bound at a tiny delta: both sides are used as they are
         sides = of_delta(at)
     above = np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides])
+    if (
+        relation == "replace"
+        and not joint
+        and isinstance(one, Mechanism)
+        and len(witness(one, relation)._sides(relation)) > 1
+    ):
+        above[:, 0] = 0.0
     # H_P|Q(-e) = 1 - exp(-e) + exp(-e) H_Q|P(e): the other direction's.
     mirrored = (-np.expm1(-at[1:]) + np.exp(-at[1:]) * above[::-1, :, 1:])[:, :, ::-1]
     both = np.concatenate([mirrored, above], 2)

@@ -65,18 +65,21 @@ def gdp_summary(
         ValueError: another object, traced parameters, a delta outside (0, 1).
     """
     _validate.probability(delta_aside=delta_aside)
-    curve = curve_of(mechanism, relation, _POINTS, delta_aside, steps)
+    curve = curve_of(mechanism, relation, _POINTS, delta_aside, steps, joint=True)
     at = curve.losses[_POINTS:]
     lower, upper = (x.max(0)[_POINTS:] for x in (curve.lower, curve.upper))
     reached = np.isfinite(upper[-1]) & (upper[-1] <= delta_aside * (1.0 + 1e-6))
     enough = lambda mu: _is_above(mu, at, upper, delta_aside) & reached  # noqa: E731
     # Just before the epsilon at which delta is delta_aside, it is above.
     last = epsilon(mechanism, delta_aside, steps=steps, relation=relation).lower if lower[0].any() else 0.0 * at[0]
-    at_low, low = np.concatenate([at, [last]]), np.concatenate([lower, [np.where(last > 0, delta_aside, 0.0)]])
-    refuted = lambda mu: np.any((_log_delta(mu, at_low, 1) < _log(low)) & (low >= delta_aside), 0)  # noqa: E731
+    at_low, low = np.concatenate([at, [last]]), np.concatenate([lower, [np.full_like(at[0], delta_aside)]])
+    known = np.concatenate([lower > delta_aside, [last > 0]])
+    low = _log(low * (1.0 - ROUNDING))
+    refuted = lambda mu: np.any((_log_delta(mu, at_low, 1) < low) & known, 0)  # noqa: E731
     least, most = _least(lambda mu: ~refuted(mu), at)[0], _least(enough, at)[1]
-    most = np.where(reached, most, np.inf)
-    regret = Bounds(*_regret(most, at, lower, upper))
+    # The ends of the search are claims as well.
+    least, most = np.where(refuted(least), least, 0.0), np.where(enough(most), most, np.inf)
+    regret = Bounds(*_regret(most, *(x[_POINTS - 1 :] for x in (curve.losses, curve.lower.max(0), curve.upper.max(0)))))
     return GDPSummary(Bounds(np.minimum(least, most), most), regret, regret.upper <= WELL, float(delta_aside))
 
 
@@ -104,10 +107,9 @@ def _is_above(mu: Array, at: Array, upper: Array, aside: float) -> Array:
     Both are curves of x = e^epsilon. Between two points the chord of ``upper`` is to lie below the tangents of the
     Gaussian's curve, which is convex: at the ends, and where the tangents meet.
     """
-    gaussian = np.exp(_log_delta(mu, at, 0))
-    x = np.exp(at)
+    gaussian = np.exp(_log_delta(mu, at, 0)) * (1.0 - ROUNDING)
     slope = -ndtr(-(at / mu + 0.5 * mu))  # -Q(L > epsilon)
-    gap = np.diff(x, axis=0)
+    gap = np.exp(at[:-1]) * np.expm1(np.diff(at, axis=0))
     start, end = gaussian[:-1], gaussian[1:]
     with np.errstate(all="ignore"):
         meet = (start - end + slope[1:] * gap) / (slope[1:] - slope[:-1])
@@ -123,22 +125,26 @@ def _is_above(mu: Array, at: Array, upper: Array, aside: float) -> Array:
 
 
 def _regret(mu: Array, at: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Bounds of the largest (delta_mu - delta) / (1 + e^epsilon) over epsilon >= 0; negative epsilons have the same."""
+    """Bounds of the largest (delta_mu - delta) / (1 + e^epsilon) over epsilon >= 0; negative epsilons have the same.
+
+    ``at`` begins with one negative epsilon, for the slope there.
+    """
+    gap = np.exp(at[:-1]) * np.expm1(np.diff(at, axis=0))
+    steep, flat = (lower[1:] - upper[:-1]) / gap, np.minimum((upper[1:] - lower[:-1]) / gap, 0.0)
+    # In a cell the run's curve, convex, is below its chord by at most the change of slope times a quarter of the cell;
+    # the slopes are at least that of the cell before, and at most that of the next.
+    turn = np.concatenate([flat[2:], np.zeros_like(flat[:1])]) - steep[:-1]
+    bend = np.maximum(turn, 0.0) * gap[1:] / 4.0
+    at, lower, upper = at[1:], lower[1:], upper[1:]
     x = np.exp(at)
     finite = np.isfinite(mu)
     known = np.where(finite, mu, 1.0)
     low, high = (np.exp(_log_delta(known, at, side)) for side in (0, 1))
     found = (low - upper) / (1.0 + x)
-    # In a cell the run's curve, convex, is below its chord by at most the change of slope times a quarter of the cell.
-    gap = np.diff(x, axis=0)
-    slopes = np.diff(upper, axis=0) / gap
-    width = upper - lower
-    unsure = 2.0 * (width[:-1] + width[1:]) / gap
-    turn = np.diff(np.concatenate([slopes[:1], slopes, np.zeros_like(slopes[:1])]), axis=0)
-    bend = (np.abs(turn[1:]) + np.abs(turn[:-1]) + unsure) * gap / 4.0
     above = (high - lower) / (1.0 + x)
     most = np.maximum(above[:-1], above[1:]) + bend / (1.0 + x[:-1])
     # Beyond the lattice the run's delta is at least 0, and the Gaussian's falls.
     tail = high[-1] / (1.0 + x[-1])
-    largest = np.maximum(np.max(most, 0), tail)
-    return np.where(finite, np.maximum(np.max(found, 0), 0.0), 0.0), np.where(finite, np.minimum(largest, 1.0), 1.0)
+    largest = np.maximum(np.max(most, 0), tail) + 1e-15
+    smallest = np.maximum(np.max(found, 0) - 1e-15, 0.0)
+    return np.where(finite, smallest, 0.0), np.where(finite, np.minimum(largest, 1.0), 1.0)

@@ -56,3 +56,25 @@ def test_a_wrong_argument_is_named():
         jaxacct.gdp_summary(Gaussian(1.0), delta_aside=0.0)
     with pytest.raises(ValueError, match="mechanism must be"):
         jaxacct.gdp_summary(3.0)
+
+
+def test_nothing_is_claimed_at_the_ends_of_the_search():
+    assert jaxacct.gdp_summary(Gaussian(1e-5)).mu.upper == math.inf  # the truth is 1e5
+    assert jaxacct.gdp_summary(jaxacct.PureDP(0.0)).mu.lower == 0.0
+
+
+def test_a_bend_next_to_epsilon_0_counts_in_the_regret():
+    # A loss of 0.002 nearly always, a large one sometimes: the bend lies within the first cell.
+    small, large, often = 1 / (1 + math.exp(-0.002)), 1 / (1 + math.exp(-8.0)), 1 - 1e-4
+    p = [often * small, often * (1 - small), 1e-4 * large, 1e-4 * (1 - large)]
+    run = jaxacct.FromTables(p, [p[1], p[0], p[3], p[2]])
+    found = jaxacct.gdp_summary(run, delta_aside=1e-6)
+    epsilons = np.linspace(0.0, 0.03, 31)
+    gain = jaxacct.delta(jaxacct.GDP(found.mu.upper), epsilons).lower - jaxacct.delta(run, epsilons).upper
+    assert np.max(gain / (1 + np.exp(epsilons))) <= found.regret.upper
+
+
+def test_a_guarantee_is_for_the_whole_run():
+    for query in (jaxacct.gdp_summary, jaxacct.attacks.advantage):
+        with pytest.raises(ValueError, match="steps"):
+            query(filters.gdp(1.0).guarantee, steps=10)

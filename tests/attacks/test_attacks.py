@@ -53,3 +53,13 @@ def test_noise_for_a_target_meets_it_and_hardly_less_does_not():
     assert truth <= found.parameter <= 1.005 * truth
     with pytest.raises(ValueError, match="target"):
         attacks.calibrate(Gaussian, attacks.power, 0.005, 0.01)
+
+
+def test_one_attack_goes_one_way():
+    run, rates = PoissonSampled(Gaussian(0.5), 0.3), np.array([0.01, 0.1, 0.4])
+    special = attacks.power(run, rates, relation="replace_special")  # a special record counts as a missing one
+    missing = attacks.power(run, rates)
+    assert np.all(special.lower <= missing.upper)
+    assert np.all(special.upper <= missing.upper * (1 + 1e-12))
+    replaced = attacks.power(run, rates, relation="replace")
+    assert np.all(replaced.lower <= replaced.upper)

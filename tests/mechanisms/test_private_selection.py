@@ -4,6 +4,7 @@ import itertools
 import math
 
 import jax
+import mpmath
 import numpy as np
 import pytest
 
@@ -105,3 +106,34 @@ def test_concrete_numbers_serve_inside_a_program():
 def test_a_wrong_number_of_runs_is_named(given, names):
     with pytest.raises(ValueError, match=names):
         PrivateSelection(Gaussian(1.0), **given)
+
+
+@pytest.mark.filterwarnings("ignore:.* wide:RuntimeWarning")
+def test_lower_bounds_of_one_run_are_below_the_run_however_small_its_losses():
+    for epsilon in (1e-9, 1e-6, 1e-3, 1.0):
+        run = jaxacct.PureDP(epsilon)
+        once = jaxacct.delta(PrivateSelection(run, probabilities=[0.0, 1.0]), 0.0)
+        assert once.lower <= jaxacct.delta(run, 0.0).upper <= once.upper
+
+
+@pytest.mark.parametrize("relation", ["replace", "replace_special"])
+def test_other_relations_have_both_bounds(relation):
+    found = jaxacct.delta(PrivateSelection(Gaussian(2.0), 3.0, 1.0), 1.0, relation=relation)
+    assert 0.0 < found.lower <= found.upper < 1.0
+
+
+def test_runs_that_hide_nothing_have_bounds():
+    found = jaxacct.delta(PrivateSelection(Gaussian(0.02), probabilities=[0.0, 0.0, 1.0]), 1.0)
+    assert 0.0 <= found.lower <= found.upper <= 1.0
+    assert jaxacct.attacks.power(Gaussian(0.02), 0.1).upper == 1.0
+
+
+@pytest.mark.parametrize(("mean", "shape"), [(1e6, 0.0), (1e6, 1e3), (700.0, 1e4), (1.00001, 50.0)])
+def test_derivatives_of_large_counts_are_as_precise_as_is_said(mean, shape):
+    count = PrivateSelection(Gaussian(1.0), mean, shape).counts()[()]
+    with mpmath.workdps(60):
+        gamma, shape = mpmath.mpf(count.gamma), mpmath.mpf(shape)
+        scale = shape / (gamma**-shape - 1) if shape else -1 / mpmath.log(gamma)
+        for x in (0.5, 0.999999, 1.0):
+            exact = (1 - gamma) * scale * (1 - (1 - gamma) * mpmath.mpf(x)) ** (-shape - 1)
+            assert abs(count.derivative(np.asarray(x)) - exact) <= 1e-10 * exact + 1e-300

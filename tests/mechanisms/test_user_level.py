@@ -59,3 +59,9 @@ def test_a_user_is_a_query_of_a_filter():
 def test_a_wrong_argument_is_named(given, names):
     with pytest.raises(ValueError, match=names):
         UserLevel(*given)
+
+
+def test_a_user_who_is_surely_in_the_sample_is_seen_to_come():
+    # No record is drawn with probability 0.7^777: that is no rounding of 1.
+    seen = jaxacct.delta(jaxacct.UserLevel(jaxacct.Gaussian(5.0), np.array([0.3, 0.5]), 777), 40.0, relation="add")
+    assert np.all(seen.upper > 0.99)

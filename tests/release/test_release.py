@@ -206,3 +206,20 @@ def test_bad_rows_are_refused_before_a_charge_and_no_error_shows_one(name, tmp_p
     with pytest.raises(ValueError, match="flags must be one column of"):
         jax.jit(lambda rows: (queries["flags"](rows), 0)[1])(np.array([True]))
     assert not ledger.history()
+
+
+def test_the_type_of_one_row_changes_no_other_row():
+    budget = filters.pure_dp(200.0)
+    for other in ("a", 0.5, None):
+        rows = [1] * 50 + [2**53 + 1] * 50 + ([] if other is None else [other])
+        found = release.histogram(rows, budget, bins=[1, 2**53 + 1], scale=0.02, state=budget.init())
+        assert found.value == {1: 50, 2**53 + 1: 50}
+
+
+def test_a_mean_of_negative_numbers_costs_what_that_of_positive_ones_does():
+    budget = filters.pure_dp(20.0)
+    charged = [
+        release.mean([low], budget, lower=low, upper=low + 2, scale=(5, 5), state=budget.init()).mechanism
+        for low in (-10, 8)
+    ]
+    assert jaxacct.epsilon(charged[0], 0.0).upper == jaxacct.epsilon(charged[1], 0.0).upper
