@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -14,6 +13,9 @@ from jaxacct.filters import Reason
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import RootKeys, check_roots
 from jaxacct.training.schedules import ReleasedValues, Schedule
+
+if TYPE_CHECKING:
+    import optax
 
 
 class TrainState(NamedTuple):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxacct import _validate
 from jaxacct.filters import Filter, Reason
@@ -29,6 +28,9 @@ from jaxacct.training.schedules import Schedule
 from jaxacct.training.selection import select
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, StepReport, TrainState
+
+if TYPE_CHECKING:
+    import optax
 
 _COINS = np.uint32(word_of("a coin for each example in each step"))
 
@@ -244,6 +246,8 @@ def updated(
     optimizer: optax.GradientTransformation, gradient: optax.Updates, params: optax.Params, opt_state: optax.OptState
 ) -> tuple[Any, optax.OptState, jax.Array]:
     """Parameters and optimiser state after an update along ``gradient``, and the gradient's norm."""
+    import optax  # what reads a run asks filters as a step does, and has no optimiser
+
     gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
     updates, opt_state = optimizer.update(gradient, opt_state, params)
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
