@@ -16,8 +16,8 @@ import jaxacct
 from jaxacct.cli import group
 
 # What takes minutes, needs an extra or a terminal, or is one of several steps, which tests run.
-LEFT_OUT = ("certify", "completion", "plot", "train")
-SLOW = ("--thorough", "--accountants")
+LEFT_OUT = ("certify", "completion", "plot", "train", "verify")
+SLOW = ("--thorough", "--accountants", "runs/")
 
 
 def commands() -> None:
