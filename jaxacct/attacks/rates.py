@@ -8,7 +8,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.accounting import Bounds
+from jaxacct.accounting import Bounds, delta
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.summaries.curve import curve_of, least, most
 
 _POINTS = 400
@@ -39,12 +40,10 @@ def power(
     rates = np.broadcast_to(rates, shape)
     low, high = np.zeros(shape), np.zeros(shape)
     for i in np.ndindex(shape):
-        own = tuple(min(k, n - 1) for k, n in zip(i[len(shape) - len(settings) :], settings, strict=True))
-        losses = curve.losses[(slice(None), *own)]
-        for lower, upper in zip(curve.lower, curve.upper, strict=True):
-            lower, upper = lower[(slice(None), *own)], upper[(slice(None), *own)]
-            low[i] = max(low[i], least(losses, lower, upper, rates[i][None])[0])
-            high[i] = max(high[i], most(losses, upper, rates[i][None])[0])
+        one = curve.setting(i)
+        for lower, upper in zip(one.lower, one.upper, strict=True):
+            low[i] = max(low[i], least(one.losses, lower, upper, rates[i][None])[0])
+            high[i] = max(high[i], most(one.losses, upper, rates[i][None])[0])
     return Bounds(low[()], high[()])
 
 
@@ -105,9 +104,6 @@ def bayes_risk(mechanism: Any, prior: ArrayLike, *, steps: ArrayLike = 1, relati
 
 
 def _delta(mechanism: Any, epsilon: Any, steps: ArrayLike, relation: str) -> Bounds:
-    from jaxacct.accounting import delta
-    from jaxacct.mechanisms.base import Mechanism
-
     if isinstance(mechanism, Mechanism):
         return delta(mechanism, epsilon, steps=steps, relation=relation)
     if np.any(np.asarray(steps) != 1):

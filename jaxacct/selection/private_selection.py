@@ -144,11 +144,9 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
     epsilons, deltas = np.zeros((2, *shape, _POINTS + 1))
     tables = np.zeros((2, *shape, OUTCOMES))
     for i in np.ndindex(shape):
-        # The same setting of one run: its axes are the last ones, and an axis of length 1 serves for all.
-        own = tuple(min(k, n - 1) for k, n in zip(i[len(shape) - len(settings) :], settings, strict=True))
         count: Any = counts[i]
-        losses = curve.losses[(slice(None), *own)]
-        lower, upper = (side[(slice(None), slice(None), *own)] for side in (curve.lower, curve.upper))
+        one = curve.setting(i)
+        losses, lower, upper = one.losses, one.lower, one.upper
         epsilons[i] = losses[_POINTS:]
         found = [upper_bounds(count, losses, side, epsilons[i]) for side in upper]
         deltas[i] = np.max(found, axis=0)

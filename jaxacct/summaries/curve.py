@@ -35,6 +35,14 @@ class Curve:
     lower: Array
     upper: Array
 
+    def setting(self, index: tuple[int, ...]) -> Curve:
+        """The curve of one setting; ``index`` is into a shape that the settings broadcast to from the right."""
+        settings = self.losses.shape[1:]
+        last = index[len(index) - len(settings) :]
+        own = tuple(min(place, size - 1) for place, size in zip(last, settings, strict=True))
+        sides = (slice(None), slice(None), *own)
+        return Curve(self.losses[sides[1:]], self.lower[sides], self.upper[sides])
+
 
 def curve_of(
     one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1, *, joint: bool = False

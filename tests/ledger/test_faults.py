@@ -18,26 +18,8 @@ from jaxacct.ledger.errors import (
     LedgerTampered,
     LedgerUnavailable,
 )
-from tests.ledger.stores import File
-
-
-@pytest.fixture
-def path(tmp_path):
-    """A ledger of six charges of 0.5 out of 10, one refusal and one release."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(10.0), create=True) as ledger:
-        for label in "abcdef":
-            ledger.request(0.5, label)
-        ledger.request(20.0, "refused")
-        ledger.released(1)
-    return tmp_path / "budget.db"
-
-
-def altered(path, *statements):
-    """Runs SQL on the file as somebody with an editor would, who puts the guards back."""
-    store = File(path.parent)
-    with store.unguarded():
-        store.run(*statements)
-
+from tests.ledger.charged import altered as altered
+from tests.ledger.charged import path as path
 
 TAMPERED = {
     "a label": ('UPDATE jaxacct_records SET body = replace(body, \'"label":"c"\', \'"label":"x"\') WHERE seq = 3', 3),
