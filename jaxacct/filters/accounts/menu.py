@@ -1,4 +1,4 @@
-"""The priced menu for each example, charged for its own clipped gradient norm in whole units."""
+"""`menu` with an account for each example, charged for its own clipped gradient norm in whole units."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The filter for sampled Gaussians (`sampled_gaussian`): curves, certified prices, look-up."""
+"""Filters that charge by a table of certified prices: `sampled_gaussian` by noise and rate, `menu` by a list."""
