@@ -50,6 +50,13 @@ def check_budgets(epsilons: ArrayLike) -> None:
         raise ValueError(f"epsilons must not fall, got {np.asarray(epsilons).tolist()}")
 
 
+def at_an_order(budgets: ArrayLike, order: float | None) -> tuple[ArrayLike, float]:
+    """Budgets and their order; without one they are rho, which is twice as much at order 2 (exactly, in any float)."""
+    if order is not None:
+        return budgets, order
+    return (budgets if _validate.is_traced(budgets) else np.asarray(budgets, np.float64)) * 2, 2.0
+
+
 def usable(*values: Array) -> Array:
     """Where all values, traced or not, are what `check_sizes` asks for (False for NaN)."""
     return functools.reduce(operator.and_, map(_inside, values))
