@@ -76,7 +76,7 @@ def _gaussian_row(rho: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 def _concentrated_row(rho: np.ndarray, share: np.ndarray, tight: bool) -> np.ndarray:
     """The least epsilon of all orders for a rho that is fixed, each at its own share of delta."""
-    best = np.sqrt(np.maximum(-np.log(share), 0.1) / np.maximum(rho, 1e-30))
+    best = np.clip(np.sqrt(np.maximum(-np.log(share), 0.1) / rho), 1e-5, 1e15)
     orders = 1.0 + best[:, None] * _AROUND
     sums = inflated(orders * rho[:, None], 2.0 * EPS)
     found = approximate_epsilon(sums, order=orders, delta=share[:, None], tight=tight)

@@ -142,7 +142,7 @@ def convert(
         raise ValueError(f"to must be implied by {have}, got {to}")
     best = tight and isinstance(to, ApproximateExPost)
     if rho and budgets is not None:
-        check_budgets(budgets)
+        check_budgets(budgets, "budgets")
         if _validate.is_traced(budgets):
             raise ValueError(f"budgets must be fixed in advance, not traced, got {budgets!r:.200}")
         at = None if order is None else RenyiExPost(order).order

@@ -209,7 +209,7 @@ def test_results_with_a_rho_compose_convert_and_are_capped():
             expost.convert(have, to)
     with pytest.raises(ValueError, match="order and budgets must be None"):
         expost.convert(pure, ApproximateExPost(DELTA), order=3)
-    with pytest.raises(ValueError, match="epsilons must not fall"):
+    with pytest.raises(ValueError, match="budgets must not fall"):
         expost.convert(gdp, ApproximateExPost(DELTA), budgets=[0.2, 0.1])
     with pytest.raises(ValueError, match="a table decides"):
         expost.exact.excess(GDPExPost(), np.eye(2), np.zeros(2))
