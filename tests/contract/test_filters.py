@@ -17,7 +17,7 @@ from tests.contract.filter_cases import CASES, in_programs, law, leaves, play
 
 every_filter = pytest.mark.parametrize("name", CASES)
 
-ELSEWHERE = {"SampledGaussianFilter"}  # tests/filters/test_priced_box.py: its table takes seconds
+ELSEWHERE = {"SampledGaussianFilter"}  # tests/filters/test_sampled_gaussian.py: its table takes seconds
 
 
 def test_every_public_filter_has_a_case_or_a_place_of_its_own():

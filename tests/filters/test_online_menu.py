@@ -7,7 +7,7 @@ import pytest
 
 import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
-from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS
+from tests.filters.test_menu import DELTA, EPSILON, MENU, POINTS
 
 NOWHERE = 2**31 - 1
 

@@ -100,9 +100,9 @@ FILTERS = {
     "ZCDPFilter": ("zcdp", Gaussian(10.0)),
 }
 EACH = {
-    "IndividualApproximateGDPFilter": ("each of approximate_gdp", SAMPLED),
-    "IndividualFilter": ("each of gdp", Gaussian(10.0)),
-    "IndividualMenuFilter": ("each of menu", SAMPLED),
+    "ApproximateGDPPerExampleFilter": ("each of approximate_gdp", SAMPLED),
+    "AnyPerExampleFilter": ("each of gdp", Gaussian(10.0)),
+    "TablePerExampleFilter": ("each of menu", SAMPLED),
 }
 GUARANTEES = {
     "AnyOrderGuarantee": "renyi_any",

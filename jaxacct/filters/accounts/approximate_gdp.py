@@ -39,7 +39,7 @@ _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualApproximateGDPFilter(PerExampleFilter):
+class ApproximateGDPPerExampleFilter(PerExampleFilter):
     """One budget B of mean privacy loss for each example; see `per_example`.
 
     An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
@@ -123,7 +123,7 @@ def _is_one(parameters: Parameters, regime: str) -> tuple[Array, Array, Array, A
     return clip, sigma, rate, good & ((rate >= 0) & (rate < 0.2) if regime == "small" else (rate > 0.8) & (rate <= 1))
 
 
-def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: IndividualApproximateGDPFilter) -> Array:
+def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: ApproximateGDPPerExampleFilter) -> Array:
     """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
 
     In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:

@@ -10,14 +10,14 @@ import numpy as np
 from jax import Array
 
 from jaxacct.filters.accounts.examples import ExamplesState, looked_up
-from jaxacct.filters.accounts.units import PricedPerExampleFilter, rows_for, rows_of
+from jaxacct.filters.accounts.units import UnitsPerExampleFilter, rows_for, rows_of
 from jaxacct.filters.prices.menu import MenuFilter
 from jaxacct.filters.queries import for_norms
 from jaxacct.filters.states import filter_class
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualMenuFilter(PricedPerExampleFilter):
+class TablePerExampleFilter(UnitsPerExampleFilter):
     """One budget of whole units for each example; see `per_example`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), as the cheapest
@@ -44,6 +44,6 @@ class IndividualMenuFilter(PricedPerExampleFilter):
         return looked_up(jnp.sort(self.common.price(for_norms(query, highs))), row)
 
 
-def individual_menu(filter: MenuFilter, examples: int) -> IndividualMenuFilter:
+def individual_menu(filter: MenuFilter, examples: int) -> TablePerExampleFilter:
     """One account of a menu for each example."""
-    return IndividualMenuFilter(filter, examples, rows_for(filter.noise))
+    return TablePerExampleFilter(filter, examples, rows_for(filter.noise))

@@ -1,4 +1,4 @@
-"""The priced box with one account per example: each pays for its own norm, at a price set by what it has left."""
+"""The box with one account per example: each pays for its own norm, at a price set by what it has left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxacct.filters.accounts.examples import (
     check_query,
     looked_up,
 )
-from jaxacct.filters.accounts.units import PricedPerExampleFilter, rows_for, rows_of
+from jaxacct.filters.accounts.units import UnitsPerExampleFilter, rows_for, rows_of
 from jaxacct.filters.prices.family import UNITS
 from jaxacct.filters.prices.grid_table import DEAR
 from jaxacct.filters.prices.look_up import corners_of
@@ -29,7 +29,7 @@ _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend o
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualSampledGaussianFilter(PricedPerExampleFilter):
+class BoxPerExampleFilter(UnitsPerExampleFilter):
     """One budget of whole units for each example; see `per_example`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity); norms are first
@@ -82,7 +82,7 @@ def _level_ends() -> np.ndarray:
     return np.stack([np.floor(low), np.ceil(high)])
 
 
-def _prices(filter: IndividualSampledGaussianFilter, noise: Array, rate: Array) -> Array:
+def _prices(filter: BoxPerExampleFilter, noise: Array, rate: Array) -> Array:
     """Units for each query at each level of the budget left, shape ``(queries, levels)``.
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
@@ -124,7 +124,7 @@ def _largest(common: SampledGaussianFilter) -> tuple[np.ndarray, np.ndarray]:
     return rows[..., 0::2], rows[..., 1::2]
 
 
-def individual_box(filter: SampledGaussianFilter, examples: int) -> IndividualSampledGaussianFilter:
+def individual_box(filter: SampledGaussianFilter, examples: int) -> BoxPerExampleFilter:
     """One account of a box for each example, with one table.
 
     Raises:
@@ -137,4 +137,4 @@ def individual_box(filter: SampledGaussianFilter, examples: int) -> IndividualSa
             "filter must have a query that an account of its own holds at least once, got "
             f"{filter!r}: use more noise, a smaller rate or a larger epsilon"
         )
-    return IndividualSampledGaussianFilter(common, near, whole, examples, rows_for(common.sigmas))
+    return BoxPerExampleFilter(common, near, whole, examples, rows_for(common.sigmas))

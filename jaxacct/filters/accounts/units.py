@@ -1,4 +1,4 @@
-"""Individual accounts in whole units: what the priced menu and the priced box have in common."""
+"""Individual accounts in whole units: what the menu and the box have in common."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
 
 
-class PricedPerExampleFilter(PerExampleFilter):
+class UnitsPerExampleFilter(PerExampleFilter):
     """Accounts that hold the units spent in the lower 31 bits of a word; a subclass has the prices."""
 
     common: Any

@@ -1,8 +1,8 @@
-"""Computes the table of a priced box: reference queries, the family of curves, and prices at the corners of a grid.
+"""Computes the table of a box: reference queries, the family of curves, and prices at the corners of a grid.
 
 Between the corners of a grid in (sigma, rate) a query is dominated by a mixture of the four corners whose label is
 public. Its price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`;
-docs/theorems/priced-box.md, Between the grid's points).
+docs/theorems/prices.md, Between the grid's points).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). A curve that is
 piecewise linear in gamma, with p_k = gamma_k (change of slope at gamma_k), and is composed with a Gaussian G, rises
 under a query L by sum over k of p_k D_L(gamma / gamma_k), with D_L = E_(L o G) - E_G >= 0 the *kernel* of L
-(docs/theorems/priced-box.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
+(docs/theorems/prices.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
 no lattice has to resolve the query: it is replaced by a discrete law above it, the chords in gamma between many points
 of its curve.
 """

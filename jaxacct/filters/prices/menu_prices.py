@@ -59,7 +59,7 @@ def kept_table(
         _validate.at_most(2**24, points=points)
         points = int(points)
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
-    kind = f"priced menu {_VERSION}" + ", whole" * whole
+    kind = f"menu {_VERSION}" + ", whole" * whole
     key = digest(kind, entries, epsilon, delta, unit, points or 0)
     return kept(key, lambda told: _table(entries, epsilon, delta, unit, points, told, whole), cache, progress)
 

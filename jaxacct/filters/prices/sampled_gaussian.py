@@ -38,7 +38,7 @@ def sampled_gaussian(
     Noise and rate of each step may be chosen freely in the box, by looking at all earlier outputs, inside a compiled
     step. The price of a step depends on its noise and rate and on the budget left: it is the least one for which the
     promise for the budget left, composed with the step, is certified to stay below the promise before it
-    (docs/theorems/priced-box.md). It uses no central limit theorem and no Rényi conversion.
+    (docs/theorems/prices.md). It uses no central limit theorem and no Rényi conversion.
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
     as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
@@ -110,7 +110,7 @@ def _made(
     *,
     two: bool,
 ) -> SampledGaussianFilter:
-    key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
+    key = digest(f"box {_VERSION}", noises, rates, *target, extra, two)
 
     def make(told: Progress) -> dict[str, np.ndarray]:
         tables = box_tables(noises, rates, *target, extra, two, told or (lambda done, total: None))

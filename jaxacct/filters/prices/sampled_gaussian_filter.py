@@ -33,7 +33,7 @@ _STATEMENT = (
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
     "and every refusal was obeyed. The profile bounds the worst case of all adaptive analysts, because each price was "
     "certified: the promise for the budget left after the query, composed with the query, stays below the promise for "
-    "the budget before it, at every epsilon (docs/theorems/priced-box.md), with discretisation, truncation and "
+    "the budget before it, at every epsilon (docs/theorems/prices.md), with discretisation, truncation and "
     "rounding counted."
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled
 from jaxacct.filters import amounts
-from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.accounts.menu import TablePerExampleFilter
 from jaxacct.filters.prices.menu import MenuFilter
 
 SIGMA, RATE = np.geomspace(1.0, 4.0, 7).astype(np.float32), np.float32(0.1)
@@ -24,7 +24,7 @@ def menu_ledger(examples, budget=BUDGET):
     """A ledger without its table: only the guarantee needs that."""
     noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (SIGMA, np.full(7, RATE)))
     common = MenuFilter(PRICES, np.int32(budget), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
-    return IndividualMenuFilter(common, examples, 3 << 7)
+    return TablePerExampleFilter(common, examples, 3 << 7)
 
 
 def test_everybody_pays_at_least_the_price_of_their_norm_and_hardly_more():

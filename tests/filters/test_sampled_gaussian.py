@@ -1,4 +1,4 @@
-"""The priced box: an adaptive worst case against its promise, and the ledger."""
+"""The box: an adaptive worst case against its promise, and the ledger."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import sys, hashlib, numpy as np, jax, jax.numpy as jnp
 if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.accounts.menu import TablePerExampleFilter
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.prices.menu import MenuFilter
@@ -28,7 +28,7 @@ common = MenuFilter(prices, np.int32(1000), noise, rate, np.zeros(3), LossGrid(0
 all_norms = np.random.default_rng(0).lognormal(-1, 1, (12, n)).astype(np.float32)
 found = hashlib.sha256()
 for ledger in (
-    IndividualMenuFilter(common, n, 3 << 7),
+    TablePerExampleFilter(common, n, 3 << 7),
     filters.per_example(filters.approximate_gdp(0.05), examples=n),
 ):
     state = ledger.init(sharding)
