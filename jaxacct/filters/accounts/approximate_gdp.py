@@ -28,7 +28,7 @@ from jaxacct.filters.additive.approximate_gdp import (
     Parameters,
     sampled_parameters,
 )
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
@@ -60,7 +60,7 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter):
     examples: int = dataclasses.field(metadata={"static": True})
 
     @property
-    def guarantee(self) -> GDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """sqrt(2 B)-GDP for every example, in a limit: ``is_bound`` is False, and the statement says why."""
         found = for_each_example(self.common.guarantee)
         return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")

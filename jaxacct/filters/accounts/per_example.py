@@ -9,17 +9,14 @@ import jax.numpy as jnp
 from jaxacct.filters.accounts.any_filter import AnyPerExampleFilter
 from jaxacct.filters.accounts.approximate_gdp import ApproximateGDPPerExampleFilter
 from jaxacct.filters.accounts.examples import check_examples
-from jaxacct.filters.accounts.menu import individual_menu
-from jaxacct.filters.accounts.sampled_gaussian import individual_box
+from jaxacct.filters.accounts.table import of_table
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.base import Filter
-from jaxacct.filters.prices.menu import MenuFilter
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.prices.table import TableFilter
 
 _FAST = {
     ApproximateGDPFilter: ApproximateGDPPerExampleFilter,
-    SampledGaussianFilter: individual_box,
-    MenuFilter: individual_menu,
+    TableFilter: of_table,
 }
 _METHODS = ("init", "update", "spent", "remaining", "fraction")
 
