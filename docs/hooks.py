@@ -35,7 +35,7 @@ GUIDES = {
         "dp-sgd-under-a-filter",
         "dp-sgd-in-flax",
         "private-scores",
-        "individual-budgets",
+        "per-example-budgets",
         "durable-training",
         "search",
         "more-than-one-machine",
