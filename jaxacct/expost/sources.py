@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
@@ -130,7 +130,7 @@ class Doubling(_Gaussian):
 
             return _noise.released(key, draw, dtype, value)
 
-    @reentrant_x64
+    @in_float64
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)
