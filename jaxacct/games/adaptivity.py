@@ -98,7 +98,7 @@ def cost_of_adaptivity(
 
     Args:
         queries: mechanisms with one setting each, two or more.
-        epsilon: what schedules fixed in advance may cost, > 0.
+        epsilon: what schedules fixed in advance may cost, > 0 and at most 100.
         delta: strictly between 0 and 1.
         blocks: into how many blocks a query's runs are divided, if it alone spends ``epsilon``. States are about
             blocks ** k / k! for k queries.
@@ -109,6 +109,7 @@ def cost_of_adaptivity(
         ValueError: a bad value (named), a query that exceeds the target at once, too many states.
     """
     _validate.scalar(_validate.positive, epsilon=epsilon)
+    _validate.at_most(100.0, epsilon=epsilon)
     _validate.scalar(_validate.probability, delta=delta)
     _validate.scalar(_validate.count, blocks=blocks)
     _validate.at_most(1024, blocks=blocks)
