@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jaxacct.training.loop import accuracy, fit
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import filtered_aggregate
+    from jaxacct.training.quantile_clip import adaptive_clip
     from jaxacct.training.release import noisy_gradient
     from jaxacct.training.samplers import sampler
     from jaxacct.training.sampling import poisson_sample
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.noise import gaussian_tree as gaussian_tree
     from jaxacct.training.noise import largest_sigma as largest_sigma
     from jaxacct.training.optax_chain import FilteredAggregateState as FilteredAggregateState
+    from jaxacct.training.quantile_clip import AdaptiveClip as AdaptiveClip
     from jaxacct.training.samplers import Sampler as Sampler
     from jaxacct.training.sampling import Sample as Sample
     from jaxacct.training.sampling import sample_pieces as sample_pieces
@@ -75,6 +77,7 @@ __all__ = [
     "StepReport",
     "TrainState",
     "accuracy",
+    "adaptive_clip",
     "add_gaussian_noise",
     "best_of",
     "clipped_gradient_sum",

@@ -14,7 +14,7 @@ QUICK = {
     "one number for a leaf", "noise of NumPy", "loss is returned", "statistics of the batch",
     "skips what is not finite", "divided by the sample", "fixed size for coins", "only the first are kept",
     "coins_by_batch_of_a_shuffle", "momentum_of_what_is_private", "two_steps_with_one_key",
-    "individual", "coins", "without replacement",
+    "individual", "coins", "moving clip norm", "without replacement",
 }  # fmt: skip
 
 
