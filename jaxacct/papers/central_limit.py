@@ -19,7 +19,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
-from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
 from jaxacct.papers.moments import Moments, approximate_moments, loss_moments
 
 __all__ = ["CLT", "clt", "clt_of_box", "clt_of_budget"]
