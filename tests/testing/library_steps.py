@@ -45,11 +45,12 @@ class Case(NamedTuple):
     keys: Any = training.seeded_keys
     private: tuple[str, ...] = ()
     steps: int = 1
+    data: Any = DATA
 
     def check(self, testing: Any) -> Any:
         return testing.check_step(
             self.step,
-            DATA,
+            self.data,
             mechanism=self.mechanism,
             relation=self.relation,
             keys=self.keys,
