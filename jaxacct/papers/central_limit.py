@@ -8,7 +8,7 @@ So its numbers describe a limit and are no privacy guarantee; ``delta_over_const
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -43,16 +43,16 @@ class CLT(NamedTuple):
     """
 
     mu: Array
-    phi: Any
+    phi: Array
     rho: Array
-    kappa: Any
-    v: Any
-    m_1: Any
-    eta_1: Any
-    m_2: Any
-    eta_2: Any
-    holds: Any
-    delta_over_constant: Any
+    kappa: Array
+    v: Array
+    m_1: Array
+    eta_1: Array
+    m_2: Array
+    eta_2: Array
+    holds: Array
+    delta_over_constant: Array
 
 
 def clt(mechanism: Mechanism, steps: ArrayLike = 1, *, relation: str = "remove") -> CLT:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.ledger import canonical
 from jaxacct.mechanisms.base import Mechanism
 
@@ -38,7 +38,7 @@ class Runs:
         Raises:
             ValueError: a menu of several entries.
         """
-        if not isinstance(filter, MenuFilter):
+        if not (isinstance(filter, TableFilter) and filter.fixed):
             return self.mechanism
         if np.shape(filter.prices)[-1:] != (1,):
             raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(...)")

@@ -16,7 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters.prices.menu import MenuFilter, menu
+from jaxacct.filters.prices.menu import menu
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
@@ -43,7 +44,7 @@ class Sampler(Runs):
     noise_multiplier: float
     draw: Callable[[jax.Array, ArrayLike], Sample]
 
-    def filter(self, epsilon: float, delta: float) -> MenuFilter:
+    def filter(self, epsilon: float, delta: float) -> TableFilter:
         """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
 
         Raises:
