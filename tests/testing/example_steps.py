@@ -5,9 +5,9 @@ other records and keys in the places where the program had its own.
 """
 
 import importlib.util
+import inspect
 import json
 import pathlib
-import sys
 import types
 from unittest import mock
 
@@ -32,6 +32,12 @@ class _Reached(Exception):
     """A program has come to its first step."""
 
 
+def _callers_names():
+    """The local names of the program that called the function that asks."""
+    frame = inspect.currentframe()
+    return frame.f_back.f_back.f_locals
+
+
 class _Found:
     """The function of a step, and what it was called with."""
 
@@ -43,7 +49,7 @@ class _Found:
                 return real(function, *args, **kwargs)
 
             def reached(*args):
-                self.function, self.arguments, self.names = function, args, sys._getframe(1).f_locals
+                self.function, self.arguments, self.names = function, args, _callers_names()
                 raise _Reached
 
             return reached
@@ -54,7 +60,7 @@ class _Found:
         """`init_state`, after which a program with `make_step` is at its first step."""
 
         def init_state(*args):
-            self.state, self.names = real(*args), sys._getframe(1).f_locals
+            self.state, self.names = real(*args), _callers_names()
             raise _Reached
 
         return init_state

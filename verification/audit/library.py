@@ -35,12 +35,25 @@ from jaxacct import (
     filters,
     training,
 )
+from jaxacct.audit import guesses
 
-RUNS, DELTA, CONFIDENCE = 5, 1e-5, 0.95
+RUNS, DELTA, CONFIDENCE = 3, 1e-5, 0.95
 RECORDS, CANARIES = 100, 500
 ROWS = RECORDS + CANARIES
 STEPS, CUTS, NOISE = 128, 8, 3.0
 KEPT_STEPS, KEPT_NOISE, COPIES = 32, 8.0, 12  # of the durable run
+_claim = guesses.claim
+_claims: dict[str, object] = {}
+
+
+def _claimed(*about):
+    """The curve of a claim, which is the same in all runs, once."""
+    if repr(about) not in _claims:
+        _claims[repr(about)] = _claim(*about)
+    return _claims[repr(about)]
+
+
+guesses.claim = _claimed
 DATA = np.random.default_rng(0).normal(size=(RECORDS, 3)).astype(np.float32)
 OPTIMIZER = optax.sgd(0.1)
 GUESSES = 100, 100
