@@ -11,6 +11,7 @@ from jaxacct.adversary.filters.additive_profile import additive_profile
 from jaxacct.adversary.filters.natural_approximate_dp import natural_approximate_dp
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.adversary.residue import natural_residue, renyi_residue, residue_condition
+from jaxacct.games.adaptivity import cost_of_adaptivity
 from jaxacct.games.freeness import is_free, totally_ordered_closure
 from jaxacct.games.natural_cost import natural_filter_cost
 from jaxacct.games.rules import Rule
@@ -21,6 +22,7 @@ __all__ = [
     "Rule",
     "adaptive_choice",
     "additive_profile",
+    "cost_of_adaptivity",
     "counterexample",
     "evaluate",
     "is_free",
