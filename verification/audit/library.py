@@ -37,7 +37,7 @@ from jaxacct import (
 )
 from jaxacct.audit import guesses
 
-RUNS, DELTA, CONFIDENCE = 3, 1e-5, 0.95
+RUNS, DELTA, CONFIDENCE = 2, 1e-5, 0.95
 RECORDS, CANARIES = 100, 500
 ROWS = RECORDS + CANARIES
 STEPS, CUTS, NOISE = 128, 8, 3.0
