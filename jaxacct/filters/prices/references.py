@@ -126,24 +126,27 @@ def chosen_families(
         )
         return (low + (high - low) * (steps - whole)) / epsilon
 
-    best_of = lambda found: max(found, key=lambda one: _worth(found[one]))  # noqa: E731
     trials = [(1.0, 1.0), (1.0, _DEAR_GAUSSIAN), *((factor, None) for factor in _DEARER if count > 1)] if tries else []
     found: dict[tuple[float, float], np.ndarray] = {}
     for i, (factor, gaussian) in enumerate(trials):
         report(i, len(trials) + 2)
-        trial = factor, best_of(found)[1] if gaussian is None else gaussian
+        trial = factor, _best(found)[1] if gaussian is None else gaussian
         found[trial] = gains(made(_FEW_BUDGETS, *trial, fine.grade if two else _COARSE * fine.grade))
         # Next to one noise or rate, worth rises with the factor to its greatest value, and falls from there on.
-        if not two and factor > 1.0 and best_of(found) != trial:
+        if not two and factor > 1.0 and _best(found) != trial:
             break
     if not found:
         return [made(_BUDGETS, 1.0, 1.0, fine.grade)]
-    best = best_of(found)
+    best = _best(found)
     if two:
         pair = max(itertools.combinations(found, 2), key=lambda pair: _worth(*(found[one] for one in pair)))
         if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
             return [made(_BUDGETS, *one, _COARSER * fine.grade) for one in pair]
     return [made(_BUDGETS, *best, fine.grade)]
+
+
+def _best(found: dict[tuple[float, float], np.ndarray]) -> tuple[float, float]:
+    return max(found, key=lambda trial: _worth(found[trial]))
 
 
 def _worth(*gains: np.ndarray) -> float:
