@@ -7,6 +7,7 @@ two, at the cell's ends (convexity): docs/proofs/cells.md. Laws of one setting; 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -17,16 +18,17 @@ from jaxacct.losses.engines.laws.cells import Law, Laws
 
 _FAR = 600.0  # below the first edge, where masses times e^600 are still numbers
 _LEAST = 2.0**-1022  # what a product may lose that underflows
+_BLOCK = 2**14  # products in a core's cache, whose sums round little
+_BUCKETS = 2**15  # of a table that finds edges, up to
+_CROWD = 4  # edges of a bucket
 
 
 def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     """Both sides of the sum of two losses."""
     sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
     masses, changes = collected(lambda none, side: (none, _in_cells(side[0], side[1], side[2], edges)), (), sides)
-    share = (first.lower.losses.size * second.lower.losses.size + 16) * EPS
-    below = _merged(masses[0], changes[0], edges, share)
-    share = (first.upper.losses.size * second.upper.losses.size + 16) * EPS
-    above = _split(masses[1], changes[1], edges, share)
+    below = _merged(masses[0], changes[0], edges, _rounding(first.lower, second.lower))
+    above = _split(masses[1], changes[1], edges, _rounding(first.upper, second.upper))
     infinite = deflated(either(first.lower, second.lower), 8 * EPS)
     return Laws(
         below._replace(infinite=infinite),
@@ -39,20 +41,40 @@ def either(first: Law, second: Law) -> Array:
     return first.infinite + second.infinite - first.infinite * second.infinite
 
 
+def _rounding(first: Law, second: Law) -> float:
+    """What a sum over all pairs may be off by, as a share: of a block's terms, and then of blocks."""
+    rows = _rows(second) if array_module(first.losses) is np else first.losses.size
+    return (rows * second.losses.size - (-first.losses.size // rows) + 16) * EPS
+
+
+def _rows(second: Law) -> int:
+    """How many points of the first law a block has."""
+    return max(1, _BLOCK // second.losses.size)
+
+
 def _in_cells(first: Law, second: Law, sign: Array, edges: Array) -> tuple[Array, Array]:
     """Of what is at or below each edge, and above all: the P-mass, and what e^r times the Q-mass exceeds it by.
 
     r is a cell's lower edge, of the first cell the first edge. Losses move by more than they are off, to the side of
     ``sign``. Terms of a cell are of one sign: no tiny difference is lost in the sum.
     """
-    losses, masses = _products(first, second)
-    xp = array_module(losses)
-    losses = losses + sign * (2 * EPS) * xp.abs(losses)
-    place, cells = xp.searchsorted(edges, losses), edges.size + 1  # edges[place - 1] < loss <= edges[place]
-    away = xp.concatenate([edges[:1], edges])[place] - losses
-    masses = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0)  # from below, what e^away overflows for is left out
-    change = masses * xp.expm1(xp.minimum(away, _FAR))
-    return histogram(place, masses, cells), histogram(place, change, cells)
+    xp, reference = array_module(edges, first.losses), array_module(edges).concatenate([edges[:1], edges])
+    place = _place_among(edges) if xp is np else functools.partial(xp.searchsorted, edges)
+
+    def added(losses: Array, masses: Array) -> tuple[Array, Array]:
+        losses = losses + sign * (2 * EPS) * xp.abs(losses)
+        cell = place(losses)  # edges[cell - 1] < loss <= edges[cell]
+        away = reference[cell] - losses
+        masses = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0)  # from below, what overflows is left out
+        change = masses * xp.expm1(xp.minimum(away, _FAR))
+        return histogram(cell, masses, reference.size), histogram(cell, change, reference.size)
+
+    if xp is not np:
+        return added((first.losses[:, None] + second.losses).ravel(), (first.masses[:, None] * second.masses).ravel())
+    found = np.zeros((2, reference.size))
+    for losses, masses in _products(first, second):
+        found += added(losses, masses)
+    return found[0], found[1]
 
 
 def _merged(masses: Array, changes: Array, edges: Array, share: float) -> Law:
@@ -78,18 +100,39 @@ def _split(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     return Law(edges, inflated(found, 4 * EPS), masses[-1])
 
 
-def _products(first: Law, second: Law) -> tuple[Array, Array]:
-    """Losses and masses of all pairs of points; in NumPy of a law with itself each pair once, with twice its mass."""
-    xp = array_module(first.losses, second.losses)
-    if xp is not np or first is not second:
-        outer = first.losses[:, None] + second.losses, first.masses[:, None] * second.masses
-        return tuple(x.ravel() for x in outer)
-    one, other = _pairs(first.losses.size)
-    masses = (first.masses * 2.0)[one] * first.masses[other]
-    masses[one == other] *= 0.5
-    return first.losses[one] + first.losses[other], masses
+def _products(first: Law, second: Law) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Losses and masses of all pairs of points, in blocks; of a law with itself each pair once, with twice its mass."""
+    rows = _rows(second)
+    for row in range(0, first.losses.size, rows):
+        some = slice(row, row + rows)
+        losses, masses, others, more = first.losses[some], first.masses[some], second.losses, second.masses
+        if first is second:  # pairs within the block come twice
+            others, more = others[row:], np.concatenate([more[some], 2.0 * more[row + rows :]])
+        yield (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
 
 
-@functools.lru_cache(8)
-def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(size)
+def _place_among(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """``np.searchsorted(edges, ...)``, in a third of the time for many losses.
+
+    A table says how many edges lie in buckets below that of a loss. Rounded as they are, buckets rise with losses.
+    """
+    with np.errstate(all="ignore"):
+        scale = _BUCKETS / (edges[-1] - edges[0])
+
+    def bucket(losses: np.ndarray) -> np.ndarray:
+        return np.fmax(np.minimum((losses - edges[0]) * scale, _BUCKETS + 1.0), 0.0).astype(np.intp)  # of NaN too
+
+    own = bucket(edges) if 0.0 < scale < np.inf and np.isfinite(edges).all() else np.zeros(_CROWD + 1, np.intp)
+    crowd = int(np.bincount(own).max())
+    if crowd > _CROWD:
+        return functools.partial(np.searchsorted, edges)
+    before = np.searchsorted(own, np.arange(_BUCKETS + 2))
+    beyond = np.append(edges, np.inf)
+
+    def place(losses: np.ndarray) -> np.ndarray:
+        at = before[bucket(losses)]
+        for _ in range(crowd):
+            at += beyond.take(at, mode="clip") < losses
+        return at
+
+    return place
