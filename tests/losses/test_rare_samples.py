@@ -72,6 +72,14 @@ def test_the_smallest_deltas_have_narrow_bounds(delta):
         assert 0 < lower <= upper <= 1.001 * lower
 
 
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+@pytest.mark.parametrize("delta", [1e-304, 1e-305, 1e-307])
+@pytest.mark.parametrize(("sigma", "rate"), [(100.0, 0.01), (1.0, 0.01), (1.0, 1e-3)])
+def test_deltas_next_to_underflow_have_epsilons_within_a_fifth(sigma, rate, delta):
+    lower, upper = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate), delta, steps=1000)
+    assert 0 < lower <= upper <= 1.2 * lower
+
+
 @pytest.mark.parametrize(
     ("sigma", "rate", "steps", "delta"),
     [(1.7058842566533208, 0.02252678205751626, 18, 2.8692359739133093e-12), (1.0, 1e-3, 10, 1e-5)],

@@ -31,8 +31,8 @@ from jaxacct.losses.engines.inversion.composed_transform import (
     transforms,
 )
 from jaxacct.losses.engines.inversion.integrand import integrand, plain_integrand
-from jaxacct.losses.engines.inversion.read_off import Known, read_delta, read_epsilon
-from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilt_bound, tilts_around
+from jaxacct.losses.engines.inversion.read_off import Known, bound_by_moments, read_delta, read_epsilon
+from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
 from jaxacct.losses.engines.inversion.tilt_plan import Plan, cell_edges, each_group, tilt_plan
 from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
@@ -208,17 +208,7 @@ def _all_but(moments: Array, wholes: list[tuple[Totals, Array]], epsilon: Array)
 
 
 def _one_tilt_bound(kind: str, size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array, goal: Array) -> Array:
-    """The upper bound of delta or epsilon by one tilt; NumPy's only.
-
-    D(eps) <= M(t) e^(-t eps) max over y > 0 of (1 - e^-y) e^(-t y), which is what ``tilt_bound`` says.
-    """
-    theta, (below, above) = plan.theta, parts_of(size, plan, groups, counts)
-    moment, lost = log_moments(above, theta[None])[0], failures(totals(below), totals(above))[1]
-    # A dozen operations, each off by a unit of one of these: t log(1 + 1 / t) is at most 1.
-    sizes = np.abs(moment) + 2.0 + np.log1p(theta) + (theta * np.abs(goal) if kind == "delta" else np.abs(np.log(goal)))
-    moment = moment + 32.0 * UNIT * sizes
-    if kind == "delta":
-        found = np.exp(np.clip(tilt_bound(kind, theta, moment, goal), -704.0, 0.0))  # underflow is no upper bound
-        return np.minimum(inflated(found, 1e-12) + lost, 1.0)
-    left = np.maximum(goal * (1.0 - 4.0 * UNIT) - lost, 0.0)
-    return np.maximum(inflated(tilt_bound(kind, theta, moment, left), 16.0 * UNIT), 0.0)
+    """The upper bound of delta or epsilon by one tilt; NumPy's only."""
+    theta, (below, above) = plan.theta[None], parts_of(size, plan, groups, counts)
+    lost = failures(totals(below), totals(above))[1]
+    return bound_by_moments(kind, theta, log_moments(above, theta), lost, goal)
