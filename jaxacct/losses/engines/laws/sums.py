@@ -19,14 +19,16 @@ from jaxacct.losses.engines.laws.cells import Law, Laws
 _FAR = 600.0  # below the first edge, where masses times e^600 are still numbers
 _LEAST = 2.0**-1022  # what a product may lose that underflows
 _BLOCK = 2**14  # products in a core's cache, whose sums round little
-_BUCKETS = 2**15  # of a table that finds edges, up to
-_CROWD = 4  # edges of a bucket
+_OCTAVES, _SHIFT = 20, 40  # of a table that finds edges, with 4,096 buckets each; one has up to
+_CROWD = 6  # edges
 
 
 def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     """Both sides of the sum of two losses."""
+    xp = array_module(edges, first.lower.losses)
+    place = _place_among(edges) if xp is np else functools.partial(xp.searchsorted, edges)
     sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
-    masses, changes = collected(lambda none, side: (none, _in_cells(side[0], side[1], side[2], edges)), (), sides)
+    masses, changes = collected(lambda none, side: (none, _in_cells(*side, edges, place)), (), sides)
     below = _merged(masses[0], changes[0], edges, _rounding(first.lower, second.lower))
     above = _split(masses[1], changes[1], edges, _rounding(first.upper, second.upper))
     infinite = deflated(either(first.lower, second.lower), 8 * EPS)
@@ -43,37 +45,37 @@ def either(first: Law, second: Law) -> Array:
 
 def _rounding(first: Law, second: Law) -> float:
     """What a sum over all pairs may be off by, as a share: of a block's terms, and then of blocks."""
-    rows = _rows(second) if array_module(first.losses) is np else first.losses.size
-    return (rows * second.losses.size - (-first.losses.size // rows) + 16) * EPS
+    size, other = first.losses.size, second.losses.size
+    rows = max(1, _BLOCK // other) if array_module(first.losses) is np else size
+    return (rows * other - (-size // rows) + 16) * EPS
 
 
-def _rows(second: Law) -> int:
-    """How many points of the first law a block has."""
-    return max(1, _BLOCK // second.losses.size)
-
-
-def _in_cells(first: Law, second: Law, sign: Array, edges: Array) -> tuple[Array, Array]:
+def _in_cells(
+    first: Law, second: Law, sign: Array, edges: Array, place: Callable[[Array], Array]
+) -> tuple[Array, Array]:
     """Of what is at or below each edge, and above all: the P-mass, and what e^r times the Q-mass exceeds it by.
 
     r is a cell's lower edge, of the first cell the first edge. Losses move by more than they are off, to the side of
     ``sign``. Terms of a cell are of one sign: no tiny difference is lost in the sum.
     """
-    xp, reference = array_module(edges, first.losses), array_module(edges).concatenate([edges[:1], edges])
-    place = _place_among(edges) if xp is np else functools.partial(xp.searchsorted, edges)
+    xp = array_module(edges, first.losses)
+    reference = xp.concatenate([edges[:1], edges])
+    losses, others = (law.losses + sign * (2 * EPS) * xp.abs(law.losses) for law in (first, second))
 
     def added(losses: Array, masses: Array) -> tuple[Array, Array]:
-        losses = losses + sign * (2 * EPS) * xp.abs(losses)
         cell = place(losses)  # edges[cell - 1] < loss <= edges[cell]
         away = reference[cell] - losses
-        masses = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0)  # from below, what overflows is left out
-        change = masses * xp.expm1(xp.minimum(away, _FAR))
+        if xp is not np or not away.max() < _FAR:
+            # From below, what overflows is left out.
+            masses, away = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0), xp.minimum(away, _FAR)
+        change = masses * xp.expm1(away)
         return histogram(cell, masses, reference.size), histogram(cell, change, reference.size)
 
     if xp is not np:
-        return added((first.losses[:, None] + second.losses).ravel(), (first.masses[:, None] * second.masses).ravel())
+        return added((losses[:, None] + others).ravel(), (first.masses[:, None] * second.masses).ravel())
     found = np.zeros((2, reference.size))
-    for losses, masses in _products(first, second):
-        found += added(losses, masses)
+    for sums, products in _products((losses, first.masses), (others, second.masses), first is second):
+        found += added(sums, products)
     return found[0], found[1]
 
 
@@ -100,33 +102,38 @@ def _split(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     return Law(edges, inflated(found, 4 * EPS), masses[-1])
 
 
-def _products(first: Law, second: Law) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Losses and masses of all pairs of points, in blocks; of a law with itself each pair once, with twice its mass."""
-    rows = _rows(second)
-    for row in range(0, first.losses.size, rows):
+Points = tuple[np.ndarray, np.ndarray]  # losses and masses
+
+
+def _products(first: Points, second: Points, same: bool) -> Iterator[Points]:
+    """All pairs of points, in blocks; of a law with itself each pair once, with twice its mass."""
+    (losses, masses), (others, more) = first, second
+    rows = max(1, _BLOCK // others.size)
+    for row in range(0, losses.size, rows):
         some = slice(row, row + rows)
-        losses, masses, others, more = first.losses[some], first.masses[some], second.losses, second.masses
-        if first is second:  # pairs within the block come twice
-            others, more = others[row:], np.concatenate([more[some], 2.0 * more[row + rows :]])
-        yield (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
+        at, weights = (others[row:], np.append(more[some], 2.0 * more[row + rows :])) if same else second
+        yield (losses[some, None] + at).ravel(), (masses[some, None] * weights).ravel()
 
 
 def _place_among(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """``np.searchsorted(edges, ...)``, in a third of the time for many losses.
+    """``np.searchsorted(edges, ...)``, in half the time for many losses.
 
-    A table says how many edges lie in buckets below that of a loss. Rounded as they are, buckets rise with losses.
+    A table says how many edges lie in buckets before that of a loss. Buckets are the leading bits of its distance from
+    the first edge, so that they are as narrow as cells are where losses are rare and large.
     """
     with np.errstate(all="ignore"):
-        scale = _BUCKETS / (edges[-1] - edges[0])
+        span = edges[-1] - edges[0]
+    if not (0.0 < span < np.inf and np.isfinite(edges).all()):
+        return functools.partial(np.searchsorted, edges)
+    least, most = (int(np.float64(x).view(np.int64) >> _SHIFT) for x in (span * 2.0**-_OCTAVES, span))
 
     def bucket(losses: np.ndarray) -> np.ndarray:
-        return np.fmax(np.minimum((losses - edges[0]) * scale, _BUCKETS + 1.0), 0.0).astype(np.intp)  # of NaN too
+        return np.clip((losses - edges[0]).view(np.int64) >> _SHIFT, least, most + 1) - least
 
-    own = bucket(edges) if 0.0 < scale < np.inf and np.isfinite(edges).all() else np.zeros(_CROWD + 1, np.intp)
-    crowd = int(np.bincount(own).max())
+    own = bucket(edges)
+    before, crowd = np.searchsorted(own, np.arange(most - least + 2)), int(np.bincount(own).max())
     if crowd > _CROWD:
         return functools.partial(np.searchsorted, edges)
-    before = np.searchsorted(own, np.arange(_BUCKETS + 2))
     beyond = np.append(edges, np.inf)
 
     def place(losses: np.ndarray) -> np.ndarray:
