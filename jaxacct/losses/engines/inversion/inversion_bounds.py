@@ -41,6 +41,8 @@ from jaxacct.losses.engines.lines.line_of_pair import line_of
 from jaxacct.losses.engines.lines.listed_line import ListedLine
 from jaxacct.losses.engines.lines.mixture_line import MixtureLine
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 
@@ -80,6 +82,11 @@ class Prepared(NamedTuple):
 def has_lines(groups: tuple[Pair, ...]) -> bool:
     """Whether all pairs give their transforms, so that more frequencies make bounds as tight as one likes."""
     return all(line_of(group) is not None for group in groups)
+
+
+def decays(groups: tuple[Pair, ...]) -> bool:
+    """Whether some pair's transform decays, so that the largest frequencies carry nothing but errors."""
+    return any(isinstance(group, GaussianPair | MixturePair) for group in groups)
 
 
 def inversion_bounds(

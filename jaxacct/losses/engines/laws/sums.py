@@ -28,7 +28,7 @@ def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     xp = array_module(edges, first.lower.losses)
     place = _place_among(edges) if xp is np else functools.partial(xp.searchsorted, edges)
     sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
-    masses, changes = collected(lambda none, side: (none, _in_cells(*side, edges, place)), (), sides)
+    masses, changes = collected(lambda none, x: (none, _in_cells(x[0], x[1], x[2], edges, place)), (), sides)
     below = _merged(masses[0], changes[0], edges, _rounding(first.lower, second.lower))
     above = _split(masses[1], changes[1], edges, _rounding(first.upper, second.upper))
     infinite = deflated(either(first.lower, second.lower), 8 * EPS)
