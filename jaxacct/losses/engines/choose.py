@@ -32,8 +32,9 @@ TRACED = Size(512, 1024)
 """Of an inversion in a program."""
 
 _SMALL = (Size(160, 128), Size(256, 256), Size(768, 512))  # sizes that are tried in turn,
-_LARGE = (Size(2048, 1024), Size(2048, 4096), Size(8192, 4096))  # those while they help, and before laws are composed,
-_LONG = (Size(2048, 16384), Size(2048, 65536))  # and those for transforms that do not decay
+_LARGE = (Size(2048, 1024), Size(2048, 4096))  # those while they help, and before laws are composed,
+_FINE = (Size(8192, 4096),)  # one more for transforms that decay,
+_LONG = (Size(2048, 16384), Size(2048, 65536))  # and for others, while they help
 _CELLS = (Size(512, 1024), Size(1024, 4096))  # of compositions with parts that are cut into cells
 _FEW = 16  # runs, of which laws cost less than large sizes
 _BESIDE_ANOTHER = Size(96, 64)  # of a direction that is only to be no worse than another
@@ -139,10 +140,10 @@ def _by_large_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     Returns the members that are not tight.
     """
     members = batch.still_open(members, _NARROW)
-    sizes = _LARGE if decays(batch.groups) else _LARGE + _LONG
+    sizes = _LARGE + (_FINE if decays(batch.groups) else _LONG)
     left, before = [members[:0]], np.full(batch.goal.size, np.inf)
     for size in sizes if has_lines(batch.groups) else ():
-        wide = ~batch.settled(members) & (batch.counts[members].sum(-1) > _FEW) & (size in _LARGE)
+        wide = ~batch.settled(members) & (batch.counts[members].sum(-1) > _FEW) & (size not in _LONG)
         more = wide | (batch.width(members) <= 0.5 * before[members])
         left.append(members[~more])
         members = members[more]
