@@ -18,13 +18,21 @@ from typing import NamedTuple
 import numpy as np
 import scipy.fft
 
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, UNIT, deflated
-from jaxacct.games.lattice_laws import Law
+from jaxacct.losses.compare.suprema import infimum
+from jaxacct.losses.curves.conversions import pld_excess
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 
 _PLAYS = 48  # blocks that the whole budget holds, about
 _NODES = (1400, 2600)
 _LONGER = 1.25  # a block's length may be so many times the least one, where that rounds its price less
+_FINE = 5  # of a cell's parts; odd, so that one is in the middle
+_MOST_QUERIES = 5  # that the analyst plays: of more, evenly many by cost
 _FINER = 5  # a short block has so many times fewer runs
 
 
@@ -32,18 +40,21 @@ class _Block(NamedTuple):
     price: int  # nodes
     offsets: np.ndarray
     masses: np.ndarray
-    infinite: float
+    excess: np.ndarray  # at the points of the lattice
 
 
-def attained(laws: Sequence[Law], costs: np.ndarray, grid: LossGrid, floors: np.ndarray | None) -> np.ndarray:
-    """A lower bound of the worst case's excess over (1 - gamma)_+ at the points of ``grid``, for budget 1.
+def attained(queries: Sequence[Mechanism], costs: np.ndarray, grid: LossGrid, floors: np.ndarray | None) -> np.ndarray:
+    """A lower bound of the worst case's excess over (1 - gamma)_+ at the points of ``grid``, for `remove`.
 
-    ``laws`` are dominated by the queries', ``costs`` at least theirs, as shares of the budget. ``floors``, if there are
-    any, are excesses that budgets ``1 / levels, 2 / levels, ...`` attain, shape ``(levels, grid.size)``.
+    ``costs`` are shares of the budget, rounded up by at least 8 units. ``floors``, if there are any, are excesses that
+    budgets of ``1 / levels``, ``2 / levels``, ... attain, shape ``(levels, grid.size)``.
     """
+    some = np.unique(np.linspace(0, len(queries) - 1, _MOST_QUERIES).astype(int))
+    some = np.argsort(costs, kind="stable")[some]
+    queries, costs = [queries[i] for i in some], costs[some]
     # Of blocks of many runs the length is chosen, so that it rounds well.
     nodes, _ = whole_nodes(costs * np.maximum(np.floor(1.0 / costs / _PLAYS), 1.0), _NODES, up=True)
-    blocks = [block for law, cost in zip(laws, costs, strict=True) for block in _blocks(law, cost, nodes, grid)]
+    blocks = [block for query, cost in zip(queries, costs, strict=True) for block in _blocks(query, cost, nodes, grid)]
     losses, n = grid.losses, grid.size
     low = min(int(block.offsets[0]) for block in blocks)
     high = max(int(block.offsets[-1]) for block in blocks)
@@ -55,7 +66,7 @@ def attained(laws: Sequence[Law], costs: np.ndarray, grid: LossGrid, floors: np.
     spectra = scipy.fft.rfft(kernels)
     error = 48.0 * (math.log2(size) + 2.0) * EPS * np.sqrt((kernels**2).sum(-1))
     scale = np.exp(-0.5 * losses) * down
-    alone = np.stack([_excess(block, losses, grid.spacing) for block in blocks]) * scale
+    alone = np.stack([block.excess for block in blocks]) * scale
     prices = np.array([block.price for block in blocks])
     curves = np.zeros((nodes + 1, n))
     moved = np.zeros((nodes + 1, size // 2 + 1), np.complex128)
@@ -88,51 +99,42 @@ def whole_nodes(costs: np.ndarray, tried: tuple[int, int], *, up: bool) -> tuple
     return int(nodes[best, 0]), float(change[best])
 
 
-def _blocks(law: Law, cost: float, nodes: int, grid: LossGrid) -> list[_Block]:
-    runs = math.floor(1.0 / cost)
-    least = max(1, runs // _PLAYS)
-    lengths = {least, max(1, least // _FINER), max(1, least // _FINER**2)}
+def _blocks(query: Mechanism, cost: float, nodes: int, grid: LossGrid) -> list[_Block]:
+    """A query's blocks: long ones, and shorter ones for what is left after them."""
+    least = max(1, math.floor(1.0 / cost) // _PLAYS)
     found = []
-    for length in sorted(lengths):
+    for length in sorted({least, max(1, least // _FINER), max(1, least // _FINER**2)}):
         tried = np.arange(length, max(length, int(_LONGER * length)) + 1)
         exact = tried * cost * nodes
-        best = int(tried[(np.ceil(exact * (1.0 + 1e-12)) / exact).argmin()])
-        price = math.ceil(best * cost * nodes * (1.0 + 1e-12))
+        best = int((np.ceil(exact) / exact).argmin())
+        price = math.ceil(exact[best])
         if price <= nodes:
-            found.append(_several(law, best, price, grid))
+            # The curve need not be convex where it was rounded; its hull is, and has a law.
+            hull = infimum([_below(query, int(tried[best]), grid)])
+            masses = np.asarray(hull.to_pld().masses)
+            used = np.flatnonzero(masses > 0)
+            found.append(_Block(price, used + grid.lowest, masses[used], np.asarray(hull.excess)))
     return found
 
 
-def _several(law: Law, times: int, price: int, grid: LossGrid) -> _Block:
-    """``times`` runs, from below: sums of non-negative terms, and no loss beyond the lattice."""
-    start = np.zeros(int(law.offsets[-1] - law.offsets[0]) + 1)
-    start[law.offsets - law.offsets[0]] = law.masses
-    one, first = (int(law.offsets[0]), start), None
-    power = times
-    while power:
-        if power & 1:
-            first = one if first is None else _sum(first, one, grid)
-        power >>= 1
-        if power:
-            one = _sum(one, one, grid)
-    lowest, masses = first if first is not None else one
-    infinite = -math.expm1(times * math.log1p(-law.infinite)) if law.infinite < 1 else 1.0
-    kept = np.flatnonzero(masses > 0)
-    units = 2 * times.bit_length() * (len(start) * times + 8) * EPS
-    return _Block(price, kept + lowest, deflated(masses[kept], units), deflated(infinite, 16 * EPS * times))
+def _below(query: Mechanism, runs: int, grid: LossGrid) -> PrivacyProfile:
+    """The curve of so many runs from below, for `remove`, linear in gamma between points of ``grid``.
 
-
-def _sum(first: tuple[int, np.ndarray], second: tuple[int, np.ndarray], grid: LossGrid) -> tuple[int, np.ndarray]:
-    lowest, masses = first[0] + second[0], np.convolve(first[1], second[1])
-    begin = max(0, grid.lowest - lowest)
-    end = min(masses.size, grid.highest - lowest + 1)
-    return lowest + begin, masses[begin:end]
-
-
-def _excess(block: _Block, losses: np.ndarray, spacing: float) -> np.ndarray:
-    """E of the block's law without what lies beyond the lattice; sums of non-negative terms on either side of 1."""
-    own = spacing * block.offsets
-    told = -np.expm1(np.minimum(losses[:, None] - own, 0.0)) @ block.masses + block.infinite
-    hidden = np.expm1(np.maximum(losses[:, None] - own, 0.0)) @ block.masses
-    found = np.where(losses >= 0, told, hidden)
-    return np.maximum(deflated(found, (block.offsets.size + 32) * EPS), 0.0)
+    Composed on a lattice five times finer. Its piece in the middle of a cell is a line below the convex curve; at a
+    point of ``grid`` the lower one of its two cells' lines counts.
+    """
+    h, n = grid.spacing / _FINE, grid.size
+    fine = LossGrid(h, grid.lowest * _FINE, (n - 1) * _FINE + 1)
+    block = Composed([query], runs) if runs > 1 else query
+    law = PLD.from_mechanism(block, "lower", relation="remove", grid=fine)
+    excess = np.asarray(pld_excess(law, fine))
+    half = _FINE // 2
+    first, second = excess[half::_FINE][: n - 1], excess[half + 1 :: _FINE][: n - 1]
+    rise = (second - first) / math.expm1(h)  # of the line, over the middle's first gamma
+    low = first + rise * math.expm1(-half * h)
+    high = first + rise * math.expm1((half + 1) * h)
+    ends = np.minimum(np.append(low, np.inf), np.concatenate([[np.inf], high]))
+    sizes = np.maximum(first, second)
+    sizes = np.maximum(np.append(sizes, 0.0), np.concatenate([[0.0], sizes]))
+    found = np.maximum(ends - 64 * _FINE * EPS * sizes, 0.0)
+    return unchecked(PrivacyProfile, excess=found, grid=grid, bound="lower")

@@ -23,6 +23,7 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 _BUDGETS = 2500  # of the worst case of references
+_MANY_BUDGETS = 5000  # of references whose prices are given: nothing else is chosen
 _FEW_BUDGETS = 600  # of a trial
 _POINTS = 4096
 _LEAST_POINTS = 1024
@@ -68,44 +69,22 @@ def chosen_families(
     Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
     families. ``report`` is called with the trials done and their number.
     """
-    width = gaussian_of(epsilon, delta) / fine.small
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width)]
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried] + [gaussian_atoms(width)]
-    try:
-        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
-    except ValueError as refused:
-        raise ValueError(
-            f"sigma must be larger, or rate smaller, got {sigma[0]:.6g} and {rate[1]:.6g}: one such query misses "
-            f"epsilon {epsilon:g} at delta {delta:g}"
-        ) from refused
-    runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
-    cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
-    spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
-    spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
-    lowest = math.floor(laws.grid.losses[0] / spacing)
-    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
-    ones = [excess_of(one, spacing, grid.size) for one in used]
-    dearer, powers = _dearer_on(grid, used, _FINER), _NEXT ** np.arange(count)
+    lattice = _lattice(low_noise, tried, epsilon, delta, fine)
+    atoms, powers = lattice.atoms, _NEXT ** np.arange(count)
 
     def made(budgets: int, factor: float, gaussian: float, grade: float) -> Family:
-        prices = dearer * budgets / alone
-        times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
-        singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
-        asked = prices * times * np.append(factor**powers, gaussian)
-        curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
-        return family_of(curves, grid, width, epsilon, delta, grade, fine.spared)
+        return _family(lattice, 1.0 / lattice.alone, np.append(factor**powers, gaussian), budgets, grade)
 
     def gains(family: Family) -> np.ndarray:
         """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
         move are meant, how many steps of one there are that has the tried queries in turn.
         """
-        steps = np.maximum([runs_of(one, family) for one in atoms[count:-1]], 1.0)
+        steps = np.maximum([runs_of(one, family) for one in atoms[count:]], 1.0)
         if rate[0] == rate[1] or sigma[0] == sigma[1]:
             return np.array([1.0 / np.mean(1.0 / steps)])
-        queries, whole = asked[count:-1], steps.astype(int)
+        queries, whole = [PoissonSampled(Gaussian(s), q) for s, q in tried], steps.astype(int)
         low, high = (
             np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
             for n in (whole.tolist(), (whole + 1).tolist())
@@ -126,6 +105,70 @@ def chosen_families(
         if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
             return [made(_BUDGETS, *one, _COARSER * fine.grade) for one in pair]
     return [made(_BUDGETS, *best, fine.grade)]
+
+
+class _Lattice(NamedTuple):
+    """What a family is made of: a lattice, references and G as discrete laws, and how often each runs alone."""
+
+    grid: LossGrid
+    width: float  # of G
+    target: tuple[float, float]
+    spared: float
+    atoms: list[Ratios]  # of references and of what else was asked, without G
+    ones: list[np.ndarray]  # excesses of references and of G, one run each
+    dearer: np.ndarray  # how much dearer they are on the lattice
+    alone: np.ndarray  # how often each runs
+
+
+def _lattice(
+    references: Sequence[tuple[float, float]],
+    others: Sequence[tuple[float, float]],
+    epsilon: float,
+    delta: float,
+    fine: Fineness,
+) -> _Lattice:
+    width = gaussian_of(epsilon, delta) / fine.small
+    queries = [*references, *others]
+    asked = [PoissonSampled(Gaussian(s), q) for s, q in queries] + [Gaussian(1.0 / width)]
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in queries] + [gaussian_atoms(width)]
+    try:
+        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    except ValueError as refused:
+        least, most = min(s for s, _ in queries), max(q for _, q in queries)
+        raise ValueError(
+            f"sigma must be larger, or rate smaller, got {least:.6g} and {most:.6g}: one such query misses "
+            f"epsilon {epsilon:g} at delta {delta:g}"
+        ) from refused
+    runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
+    cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
+    spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
+    lowest = math.floor(laws.grid.losses[0] / spacing)
+    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
+    count = len(references)
+    used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
+    ones = [excess_of(one, spacing, grid.size) for one in used]
+    return _Lattice(grid, width, (epsilon, delta), fine.spared, atoms[:-1], ones, _dearer_on(grid, used, _FINER), alone)
+
+
+def _family(lattice: _Lattice, shares: np.ndarray, dearer: np.ndarray, budgets: int, grade: float) -> Family:
+    """The family of the worst case of references and G, whose runs take ``shares`` times ``dearer`` of the budget."""
+    grid, (epsilon, delta) = lattice.grid, lattice.target
+    prices = lattice.dearer * budgets * shares
+    times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
+    singles = [several(one, int(k), grid.spacing) for one, k in zip(lattice.ones, times, strict=True)]
+    asked = prices * times * dearer
+    curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
+    return family_of(curves, grid, lattice.width, epsilon, delta, grade, lattice.spared)
+
+
+def family_of_costs(
+    queries: Sequence[tuple[float, float]], costs: np.ndarray, epsilon: float, delta: float, fine: Fineness
+) -> Family:
+    """The family of the worst case of (noise, rate) ``queries`` whose prices are in the ratio of ``costs``."""
+    lattice = _lattice(queries, [], epsilon, delta, fine)
+    shares = np.append(costs / (costs * lattice.alone[:-1]).max(), 1.0 / lattice.alone[-1])
+    return _family(lattice, shares, np.ones(shares.size), _MANY_BUDGETS, fine.grade)
 
 
 def _worth(*gains: np.ndarray) -> float:

@@ -60,9 +60,28 @@ def sampled_gaussian(
         ValueError: a bad argument (named), or ranges of which the least noise at the largest rate misses the
             target at once.
     """
-    if _validate.is_traced((sigma, rate, epsilon, delta, extra)):
+    if _validate.is_traced(extra):
+        raise ValueError("extra must hold concrete mechanisms, got a traced one: call it outside jit, vmap and grad")
+    noises, rates = ranges(sigma, rate, epsilon, delta, cache, progress)
+    if not isinstance(extra, Sequence) or not all(isinstance(one, Mechanism) for one in extra):
+        raise ValueError(f"extra must be a sequence of mechanisms, got {extra!r:.200}")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(extra))):
+        raise ValueError("extra must hold mechanisms with scalar parameters, got an array of settings")
+    return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
+
+
+def ranges(
+    sigma: float | tuple[float, float],
+    rate: float | tuple[float, float],
+    epsilon: float,
+    delta: float,
+    cache: bool,
+    progress: object,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ranges of noise and rate that a filter is made for, a hair wider than asked; raises for bad arguments."""
+    if _validate.is_traced((sigma, rate, epsilon, delta)):
         raise ValueError(
-            "sampled_gaussian needs concrete arguments, got a traced one: call it outside jit, vmap and grad"
+            "sigma, rate, epsilon and delta must be concrete, got a traced one: call it outside jit, vmap and grad"
         )
     _validate.numbers(sigma=sigma, rate=rate)
     _validate.scalar(epsilon=epsilon, delta=delta)
@@ -77,10 +96,6 @@ def sampled_gaussian(
     _validate.instance(bool | np.bool_, cache=cache)
     if progress is not None:
         _validate.function(progress=progress)
-    if not isinstance(extra, Sequence) or not all(isinstance(one, Mechanism) for one in extra):
-        raise ValueError(f"extra must be a sequence of mechanisms, got {extra!r:.200}")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(extra))):
-        raise ValueError("extra must hold mechanisms with scalar parameters, got an array of settings")
     noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
     if noises[0] > noises[1] or rates[0] > rates[1]:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
@@ -88,7 +103,7 @@ def sampled_gaussian(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
+    return noises, rates
 
 
 def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:

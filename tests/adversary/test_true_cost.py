@@ -1,0 +1,64 @@
+"""The true cost of filters with one budget: brute force over all analysts, closed forms, and the issue's figures."""
+
+import math
+from fractions import Fraction as F
+
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, filters
+from jaxacct.adversary import true_cost
+from tests import finite
+
+ORDERS = np.log([1.0, 1.3, 2.0, 3.0, 5.0])
+SHOWCASE = [PoissonSampled(Gaussian(s), 0.1) for s in (1.0, 1.5, 2.5)]
+
+
+def best(pairs, costs, left, gamma):
+    """sup over analysts of H(gamma) in rational arithmetic, by trying every query after every outcome."""
+    found = max(1 - gamma, F(0))
+    for pair, cost in zip(pairs, costs, strict=True):
+        if cost <= left:
+            value = sum(p * best(pairs, costs, left - cost, gamma * q / p) for p, q in pair if p)
+            found = max(found, value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ratios", "make", "cost"),
+    [
+        ((2, 4), lambda: filters.pure_dp(3 * math.log(2)), lambda r: F(round(math.log2(r)), 3)),
+        ((2, 3), lambda: filters.zcdp(0.9), lambda r: F(math.log(r) * (r - 1) / (r + 1)) / F(0.9)),
+        ((2, 5), lambda: filters.renyi(6.0, 1e-3, order=3), None),
+    ],
+)
+def test_no_analyst_of_coins_exceeds_it_and_one_attains_it(ratios, make, cost):
+    filter = make()
+    queries = [RandomizedResponse(math.log(r)) for r in ratios]
+    if cost is None:
+        whole = 0.0
+        costs = []
+        for query in queries:
+            _, state = filter.update(query, filter.init())
+            costs.append(F(float(filter.fraction(state))))
+        assert whole < min(costs)
+    else:
+        costs = [cost(r) for r in ratios]
+    found = true_cost(filter, queries, delta=1e-3).hockey_stick(ORDERS)
+    gammas = [F(math.exp(x)).limit_denominator(10**9) for x in ORDERS]
+    truth = np.array([float(best([finite.randomized_response(r) for r in ratios], costs, F(1), g)) for g in gammas])
+    assert (found.upper >= truth - 1e-9).all()
+    assert (found.lower <= truth + 1e-9).all()
+    np.testing.assert_allclose(found.upper, truth, atol=4e-3)
+    np.testing.assert_allclose(found.lower, truth, atol=8e-3)
+
+
+def test_gaussians_cost_what_the_gdp_filter_says():
+    filter = filters.gdp(1.0)
+    found = true_cost(filter, [Gaussian(s) for s in (4.0, 6.0, 10.0)])
+    at = np.array([0.5, 1.0, 2.0, 4.0])
+    claimed = np.asarray(filter.guarantee.delta(at))
+    bounds = found.hockey_stick(at)
+    assert (bounds.lower <= claimed).all()
+    np.testing.assert_allclose(bounds.lower, claimed, rtol=0.03)
+    np.testing.assert_allclose(bounds.upper, claimed, rtol=0.03)
