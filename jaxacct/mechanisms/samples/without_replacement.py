@@ -19,8 +19,8 @@ from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-from jaxacct.mechanisms.sampling import PoissonSampled
-from jaxacct.mechanisms.subsample import Subsample
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
+from jaxacct.mechanisms.samples.subsample import Subsample
 
 
 @mechanism

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jaxacct.certificates.atoms import Masses, Pair, positive_masses
 from jaxacct.certificates.balls import acb, arb, ball
-from jaxacct.certificates.halves import joined_cells
-from jaxacct.certificates.laws import Joined, Law, Mixture, Normal, NormalHalf, Revealed
+from jaxacct.certificates.laws.atoms import Masses, Pair, positive_masses
+from jaxacct.certificates.laws.base import Joined, Law, Mixture, Normal, NormalHalf, Revealed
+from jaxacct.certificates.laws.halves import joined_cells
 from jaxacct.certificates.transforms import Transform
 
 

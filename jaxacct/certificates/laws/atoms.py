@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from jaxacct.certificates.balls import acb, arb, ball, ctx, key_of, positive_part, up_to
-from jaxacct.certificates.laws import Atoms
+from jaxacct.certificates.laws.base import Atoms
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 from jaxacct.certificates.transforms import Transform

@@ -26,8 +26,8 @@ from jaxacct.certificates.balls import (
     positive_part,
     up_to,
 )
-from jaxacct.certificates.halves import increasing_root
-from jaxacct.certificates.laws import Mixture, Normal
+from jaxacct.certificates.laws.base import Mixture, Normal
+from jaxacct.certificates.laws.halves import increasing_root
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 from jaxacct.certificates.transforms import Transform

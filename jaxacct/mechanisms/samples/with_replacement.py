@@ -15,10 +15,10 @@ from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.replaced.with_replacement import WithReplacementPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
-from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
 from jaxacct.mechanisms.parameters import whole_number, whole_steps
-from jaxacct.mechanisms.subsample import Subsample
+from jaxacct.mechanisms.samples.subsample import Subsample
 
 _MOST = 32  # draws of one record that are told apart; more is less likely than 1e-35 for a batch as large as the data
 _NEGLIGIBLE = 1e-22

@@ -12,16 +12,16 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.cut_cells import cells_of, share_moved
-from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.base import Runs
-from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.replaced.displaced import DisplacedGaussianPair
+from jaxacct.mechanisms.pairs.replaced.gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.revealed import RescaledPair, RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import whole_steps
-from jaxacct.mechanisms.sampling import PoissonSampled
-from jaxacct.mechanisms.subsample import Subsample
+from jaxacct.mechanisms.samples.cut_cells import cells_of, share_moved
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
+from jaxacct.mechanisms.samples.subsample import Subsample
 
 
 @mechanism

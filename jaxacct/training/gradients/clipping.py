@@ -13,10 +13,10 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
-from jaxacct.training import fixed_point
 from jaxacct.training.checks import Loss, Params
-from jaxacct.training.cpu_forms import in_cpu_form
-from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.gradients import fixed_point
+from jaxacct.training.gradients.cpu_forms import in_cpu_form
+from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, over_pieces
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 

@@ -14,8 +14,8 @@ from jaxacct import _validate
 from jaxacct._numerics import manual_axes
 from jaxacct._numerics.float32 import no_less
 from jaxacct.training import checks as _check
-from jaxacct.training import fixed_point
-from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.gradients import fixed_point
+from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.keys import check_key
 
 # Sums of four float32 normals never leave +-11: each is an inverse error function of a 23-bit uniform,

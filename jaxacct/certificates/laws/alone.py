@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import mechanisms as m
-from jaxacct.certificates.laws import Atoms, LaplaceNoise, Law, Mixture, Normal
+from jaxacct.certificates.laws.base import Atoms, LaplaceNoise, Law, Mixture, Normal
 from jaxacct.mechanisms.base import Mechanism
 
 _ZERO = Fraction(0)

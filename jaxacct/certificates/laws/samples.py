@@ -12,9 +12,9 @@ import numpy as np
 
 from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
-from jaxacct.certificates.alone import mixture, number
 from jaxacct.certificates.balls import Exact
-from jaxacct.certificates.laws import (
+from jaxacct.certificates.laws.alone import mixture, number
+from jaxacct.certificates.laws.base import (
     Atoms,
     DrawsHalf,
     Epoch,
@@ -29,10 +29,10 @@ from jaxacct.certificates.laws import (
     Revealed,
     Step,
 )
-from jaxacct.certificates.shares import Cell, Cut, Rest, draws
+from jaxacct.certificates.laws.shares import Cell, Cut, Rest, draws
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.cut_cells import share_moved
 from jaxacct.mechanisms.parameters import LEAST_RATE
+from jaxacct.mechanisms.samples.cut_cells import share_moved
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
 

@@ -45,7 +45,7 @@ class LaplaceNoise:
 class Atoms:
     """Finitely many outputs, or whole numbers cut where next to nothing is left.
 
-    ``kind`` and ``parameters`` name the family (see `jaxacct.certificates.atoms`), ``rate`` a Poisson sample of it.
+    ``kind`` and ``parameters`` name the family (see `certificates.laws.atoms`), ``rate`` a Poisson sample of it.
     ``form`` is ``"plain"``; ``"replaced"`` for two such laws mirrored in the ranks of the one without a record; or
     ``"joined"``: losses above 0 are those of the sample, those below 0 are of its reversal.
     """

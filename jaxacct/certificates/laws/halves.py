@@ -11,9 +11,9 @@ import functools
 import itertools
 from collections.abc import Callable
 
-from jaxacct.certificates.atoms import Masses, Pair, positive_masses
 from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, positive_part, up_to
-from jaxacct.certificates.laws import DrawsHalf, Half, Joined, LaplaceHalf, NormalHalf
+from jaxacct.certificates.laws.atoms import Masses, Pair, positive_masses
+from jaxacct.certificates.laws.base import DrawsHalf, Half, Joined, LaplaceHalf, NormalHalf
 
 _CELLS = 300
 _REACH = 9.5  # standard deviations

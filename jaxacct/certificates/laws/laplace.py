@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from flint import arb_poly
 
-from jaxacct.certificates.atoms import Masses
 from jaxacct.certificates.balls import acb, arb, ball, positive_part, up_to
-from jaxacct.certificates.halves import Edge, cells_above, cells_below
-from jaxacct.certificates.laws import LaplaceNoise
+from jaxacct.certificates.laws.atoms import Masses
+from jaxacct.certificates.laws.base import LaplaceNoise
+from jaxacct.certificates.laws.halves import Edge, cells_above, cells_below
 from jaxacct.certificates.transforms import Transform
 
 
