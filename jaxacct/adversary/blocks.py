@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.fft
 
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, UNIT, deflated
@@ -56,14 +55,16 @@ def attained(queries: Sequence[Mechanism], costs: np.ndarray, grid: LossGrid, fl
     nodes, _ = whole_nodes(costs * np.maximum(np.floor(1.0 / costs / _PLAYS), 1.0), _NODES, up=True)
     blocks = [block for query, cost in zip(queries, costs, strict=True) for block in _blocks(query, cost, nodes, grid)]
     losses, n = grid.losses, grid.size
+    if not blocks:
+        return np.zeros(n) if floors is None else floors[-1]
     low = min(int(block.offsets[0]) for block in blocks)
     high = max(int(block.offsets[-1]) for block in blocks)
-    size = scipy.fft.next_fast_len(n + high - low, real=True)  # pyright: ignore[reportCallIssue]
+    size = 1 << (n + high - low - 1).bit_length()
     down = 1.0 - 16 * UNIT * (4.0 + np.abs(losses).max() + 2.0 * grid.spacing * max(high, -low))
     kernels = np.zeros((len(blocks), size))
     for row, block in zip(kernels, blocks, strict=True):
         row[block.offsets % size] = block.masses * np.exp(-0.5 * grid.spacing * block.offsets) * down
-    spectra = scipy.fft.rfft(kernels)
+    spectra = np.fft.rfft(kernels)
     error = 48.0 * (math.log2(size) + 2.0) * EPS * np.sqrt((kernels**2).sum(-1))
     scale = np.exp(-0.5 * losses) * down
     alone = np.stack([block.excess for block in blocks]) * scale
@@ -78,11 +79,11 @@ def attained(queries: Sequence[Mechanism], costs: np.ndarray, grid: LossGrid, fl
         fits = np.flatnonzero(prices <= j)
         if fits.size:
             before = j - prices[fits]
-            played = scipy.fft.irfft(spectra[fits] * moved[before], size)[:, :n]
+            played = np.fft.irfft(spectra[fits] * moved[before], size)[:, :n]
             played = played - (error[fits] * norms[before])[:, None]
             best = np.maximum(best, deflated(np.maximum(played, 0.0) + alone[fits], 8 * UNIT).max(0))
         curves[j] = best
-        moved[j] = scipy.fft.rfft(best, size)
+        moved[j] = np.fft.rfft(best, size)
         norms[j] = math.sqrt(float((best**2).sum()))
     return curves[-1] / scale * (1.0 - 8 * UNIT) * down
 

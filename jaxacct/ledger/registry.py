@@ -17,6 +17,7 @@ _MODULES = {
     "jaxacct.filters.additive.renyi_any": "AnyOrderFilter",
     "jaxacct.filters.additive.zcdp": "ApproximateZCDPFilter ZCDPFilter",
     "jaxacct.filters.odometer": "Odometer",
+    "jaxacct.filters.prices.closed_form_filter": "ClosedFormFilter",
     "jaxacct.filters.prices.menu": "MenuFilter",
     "jaxacct.filters.prices.sampled_gaussian_filter": "SampledGaussianFilter",
     "jaxacct.filters.residues.gdp_residue": "GDPResidueFilter",

@@ -78,11 +78,12 @@ def certified_closed_form(
     """The family of (epsilon, delta) at `price_of`, and the factors that certify it for all queries of a range."""
     fine = _ONE_RATE if rate[0] == rate[1] or sigma[0] == sigma[1] else _WIDE
     corners = sorted(set(itertools.product(sigma, rate)))
-    family = family_of_costs(corners, price_of(*np.array(corners).T, regime), epsilon, delta, fine)
+    noises, shares = np.array(corners).T
+    family = family_of_costs(corners, price_of(noises, shares, regime), epsilon, delta, fine)
     sigmas, rates = grid_of(sigma, fine.sigma), grid_of(rate, fine.rate)
     total = sigmas.size * rates.size
     prices = corner_prices(family, sigmas, rates, family.nodes.size - 1, lambda done: report(done, total)).max(0)
-    costs = price_of(*np.meshgrid(sigmas, rates, indexing="ij"), regime)
+    costs = price_of(sigmas[:, None], rates, regime)
     worst = (prices / costs[..., None]).max((0, 1)) * _chords(sigmas, rates, regime)
     return _closed_form(family, worst, prices.max((0, 1)))
 

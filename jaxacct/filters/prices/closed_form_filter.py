@@ -8,9 +8,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -31,8 +31,9 @@ _REGIMES = ("small", "large")
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian it was charged as, and every "
-    "refusal was obeyed. Prices are those of Algorithm 2 of the f-DP filter paper; the budget is one for which they "
-    "are certified for every query of the range (docs/theorems/closed-form.md), with rounding counted."
+    "refusal was obeyed (Theorem 1 of the residue paper). Prices are those of Algorithm 2 of the f-DP filter paper; "
+    "the budget is one for which they are certified for every query of the range (docs/theorems/closed-form.md), with "
+    "rounding counted."
 )
 
 
@@ -79,7 +80,8 @@ class ClosedFormFilter(AdditiveFilter):
                         f"{type(part).__name__} (filters.sampled_gaussian takes others as extra=)"
                     )
                 total = total + runs * self._price(*found)
-            return inflated(total, 2.0**-48)
+            # Programs differ in last bits, and the accounts of one filter must not.
+            return amounts.outward(inflated(total, 2.0**-48), "float32", up=True).astype(jnp.float64)
 
     def _price(self, noise: Array, rate: Array) -> Array:
         """NaN for less noise or a larger rate than the range has; beyond its other ends the price of the end."""
