@@ -35,7 +35,7 @@ GUIDES = {
         "dp-sgd-under-a-filter",
         "dp-sgd-in-flax",
         "private-scores",
-        "individual-budgets",
+        "per-example-budgets",
         "durable-training",
         "search",
         "more-than-one-machine",
@@ -117,8 +117,11 @@ GROUPS = {
         "Search and stop": ("best_of", "fit_until_accurate", "on_levels"),
     },
     "jaxacct.expost": {
-        "Release": ("release_until", "compose_until", "Brownian", "LaplaceReduction", "Doubling", "PlainGaussian"),
-        "When to stop": ("AboveThreshold", "SparseVector", "PublicScore", "PrecisionWeighted", "stopped_by"),
+        "Release": (
+            "release_until", "compose_until", "Brownian", "PrecisionWeighted", "LaplaceReduction", "GumbelReduction",
+            "Doubling",
+        ),
+        "When to stop": ("AboveThreshold", "SparseVector", "PlainGaussian", "PublicScore", "stopped_by"),
     },
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}

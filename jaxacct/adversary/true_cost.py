@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
@@ -86,7 +86,7 @@ class TrueCost:
         return Bounds(low[()], upper[()])
 
 
-@reentrant_x64
+@in_float64
 def true_cost(filter: Any, queries: Sequence[Mechanism], *, clipped: bool = False, delta: float = 1e-6) -> TrueCost:
     """The exact worst case of an adaptive analyst who asks ``filter`` for ``queries`` until its budget is spent.
 

@@ -18,6 +18,7 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
 from jaxacct.filters.marks import row_of
+from jaxacct.filters.prices.arguments import check_target
 from jaxacct.filters.prices.closed_form import certified_closed_form
 from jaxacct.filters.prices.kept import Progress, digest, kept
 from jaxacct.filters.prices.sampled_gaussian import ranges
@@ -128,9 +129,9 @@ def closed_form(
     Raises:
         ValueError: a bad argument (named), or a range for which no budget is certified.
     """
-    noises, rates = ranges(sigma, rate, epsilon, delta, cache, progress)
+    target = check_target("closed_form", sigma, rate, epsilon=epsilon, delta=delta, progress=progress, cache=cache)
+    noises, rates = ranges(sigma, rate)
     _validate.one_of(_REGIMES, regime=regime)
-    target = float(epsilon), float(delta)
     key = digest(f"closed form {_VERSION}", noises, rates, *target, _REGIMES.index(regime))
 
     def make(told: Progress) -> dict[str, np.ndarray]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
-from jaxacct.filters.prices.kernels import Ratios, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of, gaussian_atoms, sampled
 from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms.base import Mechanism
 
 _BUDGETS = 2500  # of the worst case of references
 _MANY_BUDGETS = 5000  # of references whose prices are given: nothing else is chosen
@@ -37,6 +38,9 @@ _APART = 1.07  # references' noise at one rate, at least
 _MOST = 7  # of them
 _WORTH_TWO = 0.03  # by which two families must be better than one, in shares of epsilon
 _MIXED = 0.03  # weight of what a query spends in the table that its first run would not choose
+_FEW = 4.0  # runs of a query
+_WHOLE = 0.8  # of the budget that the whole runs of such a query take: rounding raises each price, too
+_SPARED = 0.005  # of delta, where such a query has curves jump: what their rounding takes is relative to the jump
 _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
@@ -59,6 +63,7 @@ def chosen_families(
     tries: bool,
     two: bool,
     report: Callable[[int, int], object],
+    others: Sequence[Mechanism],
 ) -> list[Family]:
     """The family of a few low-noise queries of a box and one small Gaussian G, or two such families on one lattice.
 
@@ -67,21 +72,24 @@ def chosen_families(
     All this steers, and is no part of any certificate.
 
     Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
-    families. ``report`` is called with the trials done and their number.
+    families. ``report`` is called with the trials done and their number. ``others`` are followed beside the queries of
+    the box, at a price at which they run as often as they do alone: each whole run of a few fits.
     """
+    spared = max(fine.spared, _SPARED) if others else fine.spared
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    lattice = _lattice(low_noise, tried, epsilon, delta, fine)
-    atoms, powers = lattice.atoms, _NEXT ** np.arange(count)
+    lattice = _lattice(low_noise, tried, others, epsilon, delta, fine._replace(spared=spared))
+    powers = _NEXT ** np.arange(count)
 
     def made(budgets: int, factor: float, gaussian: float, grade: float) -> Family:
-        return _family(lattice, 1.0 / lattice.alone, np.append(factor**powers, gaussian), budgets, grade)
+        dearer = np.concatenate([factor**powers, [gaussian], np.ones(len(others))])
+        return _family(lattice, 1.0 / lattice.alone, dearer, budgets, grade)
 
     def gains(family: Family) -> np.ndarray:
         """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
         move are meant, how many steps of one there are that has the tried queries in turn.
         """
-        steps = np.maximum([runs_of(one, family) for one in atoms[count:]], 1.0)
+        steps = np.maximum([runs_of(one, family) for one in lattice.tried], 1.0)
         if rate[0] == rate[1] or sigma[0] == sigma[1]:
             return np.array([1.0 / np.mean(1.0 / steps)])
         queries, whole = [PoissonSampled(Gaussian(s), q) for s, q in tried], steps.astype(int)
@@ -108,57 +116,62 @@ def chosen_families(
 
 
 class _Lattice(NamedTuple):
-    """What a family is made of: a lattice, references and G as discrete laws, and how often each runs alone."""
+    """What a family is made of: a lattice, and references, G and further queries as discrete laws."""
 
     grid: LossGrid
     width: float  # of G
     target: tuple[float, float]
     spared: float
-    atoms: list[Ratios]  # of references and of what else was asked, without G
-    ones: list[np.ndarray]  # excesses of references and of G, one run each
+    tried: list[Ratios]  # what a family is tried with
+    ones: list[np.ndarray]  # excesses of one run of each that it follows
     dearer: np.ndarray  # how much dearer they are on the lattice
     alone: np.ndarray  # how often each runs
 
 
 def _lattice(
     references: Sequence[tuple[float, float]],
-    others: Sequence[tuple[float, float]],
+    tried: Sequence[tuple[float, float]],
+    others: Sequence[Mechanism],
     epsilon: float,
     delta: float,
     fine: Fineness,
 ) -> _Lattice:
-    width = gaussian_of(epsilon, delta) / fine.small
-    queries = [*references, *others]
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in queries] + [Gaussian(1.0 / width)]
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in queries] + [gaussian_atoms(width)]
+    """The lattice for (noise, rate) ``references``, G, and ``others``."""
+    width, pairs, count = gaussian_of(epsilon, delta) / fine.small, [*references, *tried], len(references)
+    asked = [PoissonSampled(Gaussian(s), q) for s, q in pairs] + [Gaussian(1.0 / width), *others]
     try:
         laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     except ValueError as refused:
-        least, most = min(s for s, _ in queries), max(q for _, q in queries)
+        least, most = min(s for s, _ in pairs), max(q for _, q in pairs)
         raise ValueError(
             f"sigma must be larger, or rate smaller, got {least:.6g} and {most:.6g}: one such query misses "
             f"epsilon {epsilon:g} at delta {delta:g}"
         ) from refused
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in pairs]
+    atoms += [gaussian_atoms(width), *(atoms_of(one, laws.grid) for one in others)]
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
+    last = len(runs) - len(others)  # of the box and G
+    runs[last:] = np.maximum(runs[last:], np.maximum(np.floor(runs[last:] + 1e-6), 1.0) / _WHOLE)
     cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
     spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
     spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    count = len(references)
-    used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
-    ones = [excess_of(one, spacing, grid.size) for one in used]
-    return _Lattice(grid, width, (epsilon, delta), fine.spared, atoms[:-1], ones, _dearer_on(grid, used, _FINER), alone)
+    # Laws of further queries are rounded as they are where they are priced.
+    used = [*atoms[:count], atoms[last - 1], *(atoms_of(one, grid) for one in others)]
+    ones, dearer = [excess_of(one, spacing, grid.size) for one in used], _dearer_on(grid, used, _FINER)
+    alone = np.append(runs[:count], runs[last - 1 :])
+    return _Lattice(grid, width, (epsilon, delta), fine.spared, atoms[count : last - 1], ones, dearer, alone)
 
 
 def _family(lattice: _Lattice, shares: np.ndarray, dearer: np.ndarray, budgets: int, grade: float) -> Family:
-    """The family of the worst case of references and G, whose runs take ``shares`` times ``dearer`` of the budget."""
+    """The family of the worst case of queries whose runs take ``shares`` times ``dearer`` of the budget."""
     grid, (epsilon, delta) = lattice.grid, lattice.target
     prices = lattice.dearer * budgets * shares
     times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
     singles = [several(one, int(k), grid.spacing) for one, k in zip(lattice.ones, times, strict=True)]
-    asked = prices * times * dearer
-    curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
+    enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
+    curves = worst_curves(singles, prices * times * dearer, lattice.alone >= _FEW, grid, enough)
     return family_of(curves, grid, lattice.width, epsilon, delta, grade, lattice.spared)
 
 
@@ -166,7 +179,7 @@ def family_of_costs(
     queries: Sequence[tuple[float, float]], costs: np.ndarray, epsilon: float, delta: float, fine: Fineness
 ) -> Family:
     """The family of the worst case of (noise, rate) ``queries`` whose prices are in the ratio of ``costs``."""
-    lattice = _lattice(queries, [], epsilon, delta, fine)
+    lattice = _lattice(queries, [], [], epsilon, delta, fine)
     shares = np.append(costs / (costs * lattice.alone[:-1]).max(), 1.0 / lattice.alone[-1])
     return _family(lattice, shares, np.ones(shares.size), _MANY_BUDGETS, fine.grade)
 
@@ -220,12 +233,15 @@ def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
 def worst_curves(
     singles: Sequence[np.ndarray],
     prices: Sequence[float] | np.ndarray,
+    ramps: Sequence[bool] | np.ndarray,
     grid: LossGrid,
     enough: Callable[[np.ndarray], bool],
 ) -> np.ndarray:
     """Excesses over sqrt(gamma) of budgets 0, 1, 2, ..., up to the first one that is ``enough``.
 
     ``singles`` are the queries' own, at offsets ``-(grid.size - 1) .. grid.size - 1``; their ``prices`` are at least 1.
+    ``ramps`` says for which of them curves rise before a first run fits, so that nothing jumps: a part of the ramp of a
+    query that runs a few times, and then a run, are a part of a run too many.
     """
     n = grid.size
     kernels = [np.fft.rfft(circular(one, n)) for one in singles]
@@ -236,7 +252,7 @@ def worst_curves(
         spectrum = np.fft.rfft(kinks_of(curves[-1], grid), padded(n))
         at = len(curves)  # the next budget
         best = curves[-1]
-        for done, kernel, single, price in zip(composed, kernels, alone, prices, strict=True):
+        for done, kernel, single, price, ramp in zip(composed, kernels, alone, prices, ramps, strict=True):
             done.append(curves[-1] + np.maximum(np.fft.irfft(spectrum * kernel, padded(n))[:n], 0.0))
             before = at - price
             if before >= 0:
@@ -245,7 +261,7 @@ def worst_curves(
                 if i:
                     done[i - 1] = one[:0].copy()  # no longer needed
             else:
-                one = single * (at / price)  # a ramp up to its first run: nothing jumps
+                one = single * (at / price) if ramp else curves[-1]
             best = np.maximum(best, one)
         curves.append(best)
     return np.stack(curves)

@@ -1,4 +1,4 @@
-"""The priced menu: its certificate checked by hand, its worst case by other means, its ledger, its cache."""
+"""The menu: its certificate checked by hand, its worst case by other means, its ledger, its cache."""
 
 from __future__ import annotations
 

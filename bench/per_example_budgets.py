@@ -1,9 +1,9 @@
 """What individual budgets buy on Adult and MNIST, at the same worst-case guarantee as a common budget.
 
-Run with ``python bench/individual_budgets.py --adult FOLDER --mnist FOLDER``; writes
-``results/individual_budgets.json`` and ``individual_budgets.png``. A linear model learns by full gradients, clipped and
-with Gaussian noise, in a number of steps fixed in advance, under a GDP filter (exact, a bound). Three ways to spend the
-same budget:
+Run with ``python bench/per_example_budgets.py --adult FOLDER --mnist FOLDER``; writes
+``results/per_example_budgets.json`` and ``per_example_budgets.png``. A linear model learns by full gradients, clipped
+and with Gaussian noise, in a number of steps fixed in advance, under a GDP filter (exact, a bound). Three ways to spend
+the same budget:
 
 - ``common``: everybody pays for the clip norm in every step.
 - ``drop-out``: everybody pays for their own clipped norm, and takes no part when nothing is left. The noise is less
@@ -200,9 +200,9 @@ def main() -> None:
     options = parser.parse_args()
     folders = {"adult": options.adult, "mnist": options.mnist}
     found = {name: measure(name, at, options.seeds, options.tuning) for name, at in folders.items() if at is not None}
-    draw(found, options.results / "individual_budgets.png")
+    draw(found, options.results / "per_example_budgets.png")
     report = {"about": about(), "delta": DELTA, "steps": STEPS, "momentum": MOMENTUM, **found}
-    (options.results / "individual_budgets.json").write_text(json.dumps(report) + "\n")
+    (options.results / "per_example_budgets.json").write_text(json.dumps(report) + "\n")
     for name, row in found.items():
         for way in WAYS:
             print(name, way, *(row[way][key] for key in ("last_accuracy", "gain", "gain_standard_error")))

@@ -1,6 +1,6 @@
 """A step of individual ledgers for ten million examples, against a plain copy of the same arrays.
 
-Run with ``python bench/individual_speed.py``; writes ``results/individual_speed.json``. ``--examples`` changes the size
+Run with ``python bench/per_example_speed.py``; writes ``results/per_example_speed.json``. ``--examples`` sets the size
 (a GPU holds 10^9). Everything is measured in one process, in turns, because a busy machine slows everybody: trust the
 ratios, and the processor's time, which counts all cores: half of it is what two quiet cores need. The plain step reads
 the norms and reads and writes one word for each example in place, which is the least that any ledger can do; ``copy``
@@ -23,25 +23,25 @@ from machine import about
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.accounts.menu import IndividualMenuFilter
-from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.accounts.table import TablePerExampleFilter, of_table
+from jaxacct.filters.prices.menu import fixed_prices
 
 QUERY = PoissonSampled(Gaussian(1.0), 0.1)
 
 
-def menu(examples: int) -> IndividualMenuFilter:
+def menu(examples: int) -> TablePerExampleFilter:
     """64 entries over three octaves of noise. Its prices need no table: what they buy is not at issue here."""
     sigma = np.geomspace(1.0, 8.0, 64)
     noise, rate = (np.asarray(amounts.split(x)) for x in (sigma, np.full(64, 0.1)))
     prices = np.rint(6400 * sigma**-2.0).astype(np.int32)
-    common = MenuFilter(prices, np.int32(500_000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
-    return IndividualMenuFilter(common, examples, 4 << 7)
+    common = fixed_prices(prices, 500_000, noise, rate, np.zeros(3), LossGrid(0.1, -1, 3), (1.0, 1e-5))
+    return of_table(common, examples)
 
 
 def measured(examples: int, rounds: int) -> dict[str, dict[str, float]]:
     """Milliseconds and gigabytes a second of each job, in turns."""
     n = examples
-    ledgers = {"priced menu": menu(n), "approximate gdp": filters.per_example(filters.approximate_gdp(0.5), examples=n)}
+    ledgers = {"menu": menu(n), "approximate gdp": filters.per_example(filters.approximate_gdp(0.5), examples=n)}
     norms = jax.jit(lambda key: jnp.exp(jax.random.normal(key, (n,)) - 1))(jax.random.key(0))
     plain = jax.jit(lambda norms, words: words + (norms > 0.5), donate_argnums=1)
     states = {"plain step": jnp.zeros(n, jnp.int32)}
@@ -99,7 +99,7 @@ def main() -> None:
         "note": "milliseconds are the fastest round's; the machine was shared, so trust the ratios",
         "rows": rows,
     }
-    path = options.json / "individual_speed.json" if options.json.is_dir() else options.json
+    path = options.json / "per_example_speed.json" if options.json.is_dir() else options.json
     path.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 

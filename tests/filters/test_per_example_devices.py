@@ -13,10 +13,10 @@ import sys, hashlib, numpy as np, jax, jax.numpy as jnp
 if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxacct.filters.accounts.menu import IndividualMenuFilter
+from jaxacct.filters.accounts.table import of_table
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
 from jaxacct.filters import amounts
-from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.menu import fixed_prices
 
 n, count = 1 << 12, int(sys.argv[1])
 assert jax.device_count() == count
@@ -24,11 +24,11 @@ sharding = NamedSharding(Mesh(np.array(jax.devices()), ("examples",)), Partition
 sigma = np.geomspace(1.0, 4.0, 7).astype(np.float32)
 noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (sigma, np.full(7, 0.125)))
 prices = np.rint(160 * sigma**-2.0).astype(np.int32)
-common = MenuFilter(prices, np.int32(1000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
+common = fixed_prices(prices, 1000, noise, rate, np.zeros(3), LossGrid(0.1, -1, 3), (1.0, 1e-5))
 all_norms = np.random.default_rng(0).lognormal(-1, 1, (12, n)).astype(np.float32)
 found = hashlib.sha256()
 for ledger in (
-    IndividualMenuFilter(common, n, 3 << 7),
+    of_table(common, n),
     filters.per_example(filters.approximate_gdp(0.05), examples=n),
 ):
     state = ledger.init(sharding)
