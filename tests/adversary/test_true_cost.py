@@ -24,6 +24,11 @@ def best(pairs, costs, left, gamma):
     return found
 
 
+def price(filter, query):
+    """What a query costs a filter, in the unit of its budget."""
+    return float(filter.spent(filter.update(query, filter.init())[1]))
+
+
 @pytest.mark.parametrize(
     ("ratios", "make", "cost"),
     [
@@ -73,7 +78,7 @@ def test_the_limit_of_algorithm_2_is_exceeded_by_an_analyst_and_by_how_much():
     # Found by the general recursion: [.00962, .01014] at epsilon 1.
     assert 0.00962 < found.lower[0] <= found.upper[0] < 0.01014
     np.testing.assert_allclose(found.upper, found.lower, rtol=0.01)
-    constant = max(float(delta(q, 1.0, steps=int(0.1 / float(filter._cost(q)))).lower) for q in SHOWCASE)
+    constant = max(float(delta(q, 1.0, steps=int(0.1 / price(filter, q))).lower) for q in SHOWCASE)
     assert found.lower[0] > 1.15 * constant
 
 
@@ -81,12 +86,12 @@ def test_the_limit_of_algorithm_2_is_exceeded_by_an_analyst_and_by_how_much():
 def test_clipped_steps_cost_more_than_none_and_less_than_one_whole_query():
     filter = filters.approximate_gdp(0.03)
     query = PoissonSampled(Gaussian(1.0), 0.1)
-    runs = int(0.03 / float(filter._cost(query)))
+    runs = int(0.03 / price(filter, query))
     found = true_cost(filter, [query], clipped=True, delta=1e-4).epsilon(1e-4)
     assert epsilon(query, 1e-4, steps=runs).upper < found.lower
     assert found.upper < epsilon(query, 1e-4, steps=runs + 1).lower
     # Algorithm 2's last step: what is left, as noise.
-    rest = 0.03 - runs * float(filter._cost(query))
+    rest = 0.03 - runs * price(filter, query)
     last = PoissonSampled(Gaussian(float(np.log1p(2 * rest / 0.01) ** -0.5)), 0.1)
     whole = epsilon(Composed([query, last], [runs, 1]), 1e-4)
     assert found.lower <= whole.upper
