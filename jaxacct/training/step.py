@@ -13,6 +13,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
+from jaxacct.filters.base import LastStepFilter, ReasonFilter
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
 from jaxacct.mechanisms.base import Mechanism
@@ -258,11 +259,10 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
     """
-    clipped = getattr(filter, "update_clipped", None)
-    if clipped is None:
+    if not isinstance(filter, LastStepFilter):
         admitted, state = filter.update(query, state)
         return jnp.asarray(admitted), state, jnp.float32(1.0)
-    admitted, state, scale = clipped(query, state)
+    admitted, state, scale = filter.update_clipped(query, state)
     found = jnp.asarray(scale)
     found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
     scale = jnp.minimum(found, 1.0)
@@ -271,7 +271,7 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
 
 def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> jax.Array:
     """What the filter says to a query that it was asked; of a filter of the user's own no more than "spent"."""
-    if hasattr(filter, "reason"):
+    if isinstance(filter, ReasonFilter):
         return filter.reason(query, state, admitted=admitted)
     return jnp.where(admitted, Reason.ADMITTED, Reason.SPENT)
 
