@@ -141,7 +141,7 @@ def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> 
 def collected(step: Callable[..., tuple[Any, Any]], state: Any, given: Sequence[Any]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
-        return scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
+        return scan(step, state, jax.tree.map(lambda *x: array_module(x).stack(x), *given), length=len(given))[1]
     every = []
     for one in given:
         state, found = step(state, one)
@@ -221,12 +221,15 @@ def ranks(values: Array, limits: Array) -> Array:
     if values.ndim == 1:
         return xp.searchsorted(values, limits, side="right")
     size = values.shape[-1]
-    found = xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
-    for bit in reversed(range(size.bit_length())):
-        ahead = found + (1 << bit)
+
+    def nearer(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        found, step = state
+        ahead = found + step
         fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
-        found = xp.where(fits, ahead, found)
-    return found
+        return xp.where(fits, ahead, found), step >> 1
+
+    bits, found = size.bit_length(), xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
+    return repeated(nearer, (found, xp.asarray(1 << bits - 1, np.int64)), bits)[0]
 
 
 def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., Any]:
