@@ -107,5 +107,5 @@ def _log_moments(stays: Array, there: Array, square: Array) -> Array:
     xp = array_module(stays, there, square)
     a, b, square = (x[..., None] for x in (xp.log(stays), xp.log(there), square))
     order, axes = _ORDERS.reshape(-1, *[1] * a.ndim), [1] * (a.ndim - 1)
-    terms = _LOG_BINOMIALS.reshape(len(_ORDERS), *axes, -1) + xp.where(_TERMS < order, (order - _TERMS) * a, 0.0)
+    terms = _LOG_BINOMIALS.reshape(len(_ORDERS), *axes, -1) + xp.where(order > _TERMS, (order - _TERMS) * a, 0.0)
     return logsumexp(terms + xp.where(_TERMS > 0.0, _TERMS * b, 0.0) + 0.5 * _TERMS * (_TERMS - 1.0) * square)

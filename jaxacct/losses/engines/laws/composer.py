@@ -106,7 +106,8 @@ class Rough(NamedTuple):
 
 def rough_of_run(pair: Pair) -> Rough:
     """From the pair's survey; with the axes of its settings in front."""
-    return Rough(*sorted_survey(pair), 2.0 * pair.loss_error(), pair.max_loss(), pair.anchor())
+    losses, log_masses = sorted_survey(pair)
+    return Rough(losses, log_masses, 2.0 * pair.loss_error(), pair.max_loss(), pair.anchor())
 
 
 @shared

@@ -31,7 +31,7 @@ def composed(first: Laws, second: Laws, edges: Array) -> Laws:
 @shared
 def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
     """The same in a program, which holds one side's sum; both sides of a law lie along its first axis."""
-    masses, changes = jax.lax.map(lambda side: _in_cells(*side, edges), (first, second, _SIGNS))
+    masses, changes = jax.lax.map(lambda side: _in_cells(side[0], side[1], side[2], edges), (first, second, _SIGNS))
     side = lambda law, index: Law(*(x[index] for x in law))  # noqa: E731
     sides = [(side(first, index), side(second, index)) for index in (0, 1)]
     return _laws_of_cells(list(zip(masses, changes, strict=True)), sides, edges)
