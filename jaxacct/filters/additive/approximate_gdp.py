@@ -13,13 +13,13 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.papers.central_limit import CLT, clt_of_budget
@@ -57,12 +57,12 @@ class ApproximateGDPFilter(AdditiveFilter):
     """B, as it was given (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> GDPGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
         mu = array_module(budget).sqrt(2 * budget)
-        return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
+        return of_gdp(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -133,7 +133,7 @@ class ApproximateGDPFilter(AdditiveFilter):
             sampled_parameters(PoissonSampled(Gaussian(1.0), end), self.regime)
         return clt_of_budget(self.budget, self.regime, sigma, rate)
 
-    @reentrant_x64
+    @in_float64
     def _cost(self, query: object) -> Array:
         return _mean_loss(sampled_parameters(query, self.regime), self.regime)[0]
 
@@ -171,7 +171,7 @@ def _open(state: SpentState) -> Array:
     return amounts.left(state) > amounts.DUST
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _update(
     pieces: Array, parameters: Parameters, state: SpentState, regime: str, partly: bool
@@ -188,7 +188,7 @@ def _update(
     return admitted, SpentState(jnp.where(admitted[..., None], after, state.words))
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnames=("regime", "dtype"))
 def _clip_scale(pieces: Array, parameters: Parameters, state: SpentState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)

@@ -6,14 +6,14 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import gaussian_of_law
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 
@@ -43,10 +43,10 @@ class GDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> GDPGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
-        return GDPGuarantee(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
+        return of_gdp(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
 
     def _cost(self, query: object) -> Array:
         with jax.enable_x64(True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import PureDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_pure_dp
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -35,10 +35,10 @@ class PureDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> PureDPGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
-        return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
+        return of_pure_dp(amounts.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: object) -> ArrayLike:
         return pure_cost(query)

@@ -10,14 +10,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import in_float64, reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative, on_host
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import RenyiGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_renyi
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
@@ -52,11 +52,11 @@ class RenyiFilter(AdditiveFilter):
     """The budget of divergence (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> RenyiGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """The divergence budget (with the account's slack) of the whole interaction, a proven bound."""
         rho = amounts.admissible(self.pieces)
-        return RenyiGuarantee(rho, self.order, _STATEMENT)
+        return of_renyi(rho, self.order, _STATEMENT)
 
     def _cost(self, query: object) -> ArrayLike:
         if isinstance(query, PLD):
@@ -70,7 +70,7 @@ def renyi_cost(query: Any, order: ArrayLike) -> Array:
     return divergence(query, order)
 
 
-@reentrant_x64
+@in_float64
 def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP, by Rényi divergence at one fixed order.
 

@@ -9,14 +9,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ZCDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_zcdp
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
@@ -52,10 +52,10 @@ class ZCDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> ZCDPGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
-        return ZCDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
+        return of_zcdp(amounts.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: object) -> ArrayLike:
         return concentrated_cost(query)
@@ -91,11 +91,11 @@ class ApproximateZCDPFilter(AdditiveFilter):
     """The budget of delta, as it was given (float64)."""
 
     @property
-    @reentrant_x64
-    def guarantee(self) -> ZCDPGuarantee:
+    @in_float64
+    def guarantee(self) -> ParameterGuarantee:
         """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
         rho, delta = (amounts.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
-        return ZCDPGuarantee(rho, _WITH_FAILURES, fails=delta)
+        return of_zcdp(rho, _WITH_FAILURES, fails=delta)
 
     @property
     def pieces(self) -> ApproximateZCDPState:
@@ -127,7 +127,7 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     return ZCDPFilter(amounts.split(rho))
 
 
-@reentrant_x64
+@in_float64
 def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     """A filter for delta_i-approximately rho_i-zCDP queries: their rhos and deltas add up, each within its budget.
 
@@ -152,7 +152,7 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     return ApproximateZCDPFilter(amounts.split(rhos), amounts.split(xp.where(deltas < 1, deltas, np.nan)))
 
 
-@reentrant_x64
+@in_float64
 def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0.5) -> ApproximateZCDPFilter:
     """The filter of Whitehouse et al. 2023 for (epsilon_i, delta_i)-DP queries under an (epsilon, delta) budget.
 
