@@ -19,8 +19,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct._numerics.rounding import UNIT
 
-_SHARED = ("tails", "survey", "atoms", "sample", "max_loss", "infinity", "anchor", "loss_error")
 # Methods that engines call again and again: a program holds each once for every shape.
+_SHARED = ("tails", "survey", "atoms", "sample", "max_loss", "infinity", "anchor", "loss_error")
 
 
 class Tails(NamedTuple):
