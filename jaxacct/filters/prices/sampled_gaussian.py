@@ -22,7 +22,7 @@ from jaxacct.filters.prices.table import TableFilter
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 13  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 14  # of the table format and algorithm: increase it to invalidate cached tables
 
 
 def sampled_gaussian(
