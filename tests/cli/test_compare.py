@@ -40,6 +40,8 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
         "approximate_gdp, true cost",
         "gdp_residue",
         "menu",
+        "renyi_any",
+        "approximate_dp",
     }
     assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
     assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
@@ -56,11 +58,11 @@ def test_the_thorough_filters_and_other_accountants_join(capsys):
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
     assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
-    assert exact["epsilon"] < rows["sampled_gaussian"]["epsilon"] < 1.02 * exact["epsilon"] < rows["renyi"]["epsilon"]
+    assert exact["epsilon"] < rows["sampled_gaussian"]["epsilon"] < 1.05 * exact["epsilon"] < rows["renyi"]["epsilon"]
     assert exact["epsilon"] < rows["closed_form"]["epsilon"] < 1.05 * exact["epsilon"]
     costs = rows["approximate_gdp, true cost"]
     assert rows["approximate_gdp"]["epsilon"] < costs["lower"] <= costs["epsilon"] < 1.01 * exact["epsilon"]
-    assert rows["menu"]["steps"] <= rows["sampled_gaussian"]["steps"] + 2 <= exact["steps"] + 2
+    assert rows["menu"]["steps"] - 4 <= rows["sampled_gaussian"]["steps"] <= exact["steps"]
     assert rows["gdp_residue"]["steps"] <= exact["steps"]
     assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)
 
