@@ -130,6 +130,8 @@ def individual_box(filter: SampledGaussianFilter, examples: int) -> IndividualSa
     Raises:
         ValueError: a box of which nothing fits into a whole budget at the prices of accounts.
     """
+    if filter.records > 1:
+        raise ValueError(f"filter must be one for single records, got one for {filter.records} records of a user")
     common = with_one_table(filter)
     near, whole = _largest(common)
     if min(near[..., -1].min(), whole[..., -1].min()) == DEAR:

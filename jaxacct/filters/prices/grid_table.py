@@ -15,13 +15,13 @@ import numpy as np
 
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.prices.family import UNITS, Family
-from jaxacct.filters.prices.kernels import Kernel, Ratios, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import Kernel, Ratios, atoms_of, gaussian_atoms, sampled
 from jaxacct.filters.prices.lines import NEVER, kernel_next_to, price_lines
 from jaxacct.filters.prices.packed import least_of, packed
 from jaxacct.filters.prices.references import Fineness, chosen_families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
 DEAR = 2**31 - 1
@@ -41,6 +41,7 @@ _FINER = 8  # of the lattice on which other mechanisms are made discrete
 def box_tables(
     sigma: tuple[float, float],
     rate: tuple[float, float],
+    records: int,
     epsilon: float,
     delta: float,
     extra: Sequence[Mechanism],
@@ -61,18 +62,23 @@ def box_tables(
     total = sigmas.size * rates.size + len(extra)
     before = max(total // 4, 8)  # the families take about that long
     families = chosen_families(
-        *(sigma, rate, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE),
+        *(sigma, rate, records, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE),
         lambda done, of: report(int(before * done / of), before + total),
     )
     work = before + total * len(families)
     return [
-        _table(family, sigmas, rates, extra, lambda done, start=before + i * total: report(start + done, work))
+        _table(family, sigmas, rates, records, extra, lambda done, start=before + i * total: report(start + done, work))
         for i, family in enumerate(families)
     ]
 
 
 def _table(
-    family: Family, sigmas: np.ndarray, rates: np.ndarray, extra: Sequence[Mechanism], report: Callable[[int], object]
+    family: Family,
+    sigmas: np.ndarray,
+    rates: np.ndarray,
+    records: int,
+    extra: Sequence[Mechanism],
+    report: Callable[[int], object],
 ) -> dict[str, np.ndarray]:
     """The prices of one family, and what it is read back from."""
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
@@ -80,9 +86,9 @@ def _table(
     straight = np.zeros(first.shape, bool)
     done = 0
     for i, s in enumerate(sigmas):
-        atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
         for k, q in enumerate(rates):
-            kernel = kernel_next_to(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
+            atoms = atoms_of(deflated(float(s), _HAIR), min(inflated(float(q), _HAIR), 1.0), records)
+            kernel = kernel_next_to(atoms, family)
             first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
             done += 1
             report(done)
@@ -133,6 +139,9 @@ def lines_in_units(query: Mechanism, family: Family) -> np.ndarray:
 def _kernel_of_query(query: Mechanism, family: Family) -> Kernel:
     """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
     inner = query.mechanism if isinstance(query, PoissonSampled) else query
+    if isinstance(query, UserLevel):
+        noise = deflated(float(query.mechanism._gaussian_noise()), _HAIR)  # pyright: ignore[reportArgumentType]
+        return kernel_next_to(atoms_of(noise, float(query.rate), int(query.records)), family)  # pyright: ignore[reportArgumentType]
     if isinstance(inner, Gaussian):
         atoms = gaussian_atoms(inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR))  # pyright: ignore[reportArgumentType]
         if isinstance(query, PoissonSampled):

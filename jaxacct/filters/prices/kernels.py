@@ -14,12 +14,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtr
 
 from jaxacct._numerics.rounding import inflated
+from jaxacct.mechanisms import Gaussian, UserLevel
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
+_RARE = 1e-25  # probability of so many records of a user in one sample that they count as an infinite loss
+_FARTHEST = 600.0  # loss from which one run's counts as infinite
+_ROUNDED = 2.0**-40  # relative, of the difference of two probabilities of one cell of outputs
 ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most
 
 
@@ -68,6 +72,34 @@ def gaussian_atoms(mu: float) -> Ratios:
 def sampled(atoms: Ratios, rate: float) -> Ratios:
     """The atoms of the Poisson-sampled query, for `remove`: a ratio t becomes 1 + rate (t - 1)."""
     return Ratios(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+
+
+def atoms_of(sigma: float, rate: float, records: int = 1) -> Ratios:
+    """A discrete law above that of a sampled Gaussian, for `remove` of a user who owns at most so many records."""
+    if records == 1:
+        return sampled(gaussian_atoms(1.0 / sigma), rate)
+    _, *drawn = UserLevel(Gaussian(sigma), rate, records)._mixture(True)._parts()
+    numbers, weights = (np.array([float(x) for x in one]) for one in drawn)
+    rare = np.cumsum(weights[::-1])[::-1] < _RARE
+    some = ~rare & (numbers > 0)
+    moves, weights, infinite = numbers[some] / sigma, weights[some], float(weights[rare].sum())
+    reach = math.ceil(_REACH / _FINEST), math.ceil((_REACH + moves[-1]) / _FINEST)
+    z = np.append(-np.inf, _FINEST * np.arange(-reach[0], reach[1] + 1))
+    losses = moves * z[:, None] - 0.5 * moves**2
+    z, losses = (x[losses.max(-1) < _FARTHEST] for x in (z, losses))
+    # The outputs of a cell count as its two ends, so that both probabilities stay what they are.
+    masses, theirs = _differences(z), _differences(z[:, None] - moves)
+    ratios = np.exp(losses)
+    start, rise = ratios[:-1] * masses[:, None], np.diff(ratios @ weights)
+    upper = ((theirs - start + _ROUNDED * (theirs + start)) @ weights) / rise
+    found = np.append(0.0, upper) + np.append(np.maximum(masses - upper, 0.0), 0.0)
+    infinite += float(ndtr(moves - z[-1]) @ weights) + (1.0 - float(weights.sum())) * float(ndtr(-z[-1]))
+    return Ratios(np.expm1(losses) @ weights, inflated(found, 2.0**-44), inflated(infinite, 2.0**-44))
+
+
+def _differences(z: np.ndarray) -> np.ndarray:
+    """Normal probabilities between neighbours along the first axis, from the smaller tails."""
+    return np.where(z[1:] > 0, -np.diff(ndtr(-z), axis=0), np.diff(ndtr(z), axis=0))
 
 
 def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, erf, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.host import hosted
 from jaxacct._numerics.manual_axes import scan, while_loop
 from jaxacct.filters import amounts
@@ -40,10 +39,15 @@ def corners_of(box: SampledGaussianFilter, noise: Array, rate: Array) -> tuple[A
     row = xp.clip(_below(xp, sigmas, noise, True), 0, max(sigmas.shape[0] - 2, 0))
     column = xp.clip(_below(xp, rates, rate, False), 0, max(rates.shape[0] - 2, 0))
     next_row, next_column = (xp.minimum(at + 1, x.shape[0] - 1) for at, x in ((row, sigmas), (column, rates)))
-    here, low, high = (erf(math.sqrt(0.125) / x) for x in (noise, sigmas[row], sigmas[next_row]))
-    dearer = _weight(xp, here - high, low - high)
+    # Lemma 1: the derivative of a curve in 1 / sigma, over exp(-pace / sigma), rises between two corners.
+    most = (box.records - 1) * box.records + 1.0
+    pace = (most if box.records == 1 else most / 0.75) / (4.0 * sigmas[row])
+    here, whole = (pace * (1.0 / sigmas[next_row] - 1.0 / x) for x in (noise, sigmas[row]))
+    dearer = _share(xp, here, whole)
     dearer = xp.where(noise >= sigmas[-1], 0.0, dearer) if sigmas.shape[0] > 1 else xp.ones_like(dearer)
-    oftener = _weight(xp, rate - rates[column], rates[next_column] - rates[column])
+    # By how likely the sample holds a record of the user.
+    here, whole = (box.records * (xp.log1p(-x) - xp.log1p(-rates[column])) for x in (rate, rates[next_column]))
+    oftener = _share(xp, here, whole)
     oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.ones_like(oftener)
     corners = [
         (by_noise * by_rate, i, k)
@@ -123,8 +127,9 @@ def _below(xp: ModuleType, rising: Array, value: Array, right: bool) -> Array:
     return less.sum(-1) - 1
 
 
-def _weight(xp: ModuleType, part: Array, whole: Array) -> Array:
-    return xp.clip(part / xp.where(whole > 0, whole, 1.0) + 1e-9, 0.0, 1.0)
+def _share(xp: ModuleType, part: Array, whole: Array) -> Array:
+    """(1 - exp(part)) / (1 - exp(whole)) of numbers <= 0, rounded up."""
+    return xp.clip(xp.expm1(part) / xp.where(whole < 0, xp.expm1(whole), -1.0) + 1e-9, 0.0, 1.0)
 
 
 def _settled(xp: ModuleType, price: Callable[[int, Array], Array], nodes: Array, left: Array) -> Array:

@@ -16,11 +16,11 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
-from jaxacct.filters.prices.kernels import Ratios, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of, gaussian_atoms
 from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
 
 _BUDGETS = 2500  # of the worst case of references
 _FEW_BUDGETS = 600  # of a trial
@@ -52,6 +52,7 @@ class Fineness(NamedTuple):
 def chosen_families(
     sigma: tuple[float, float],
     rate: tuple[float, float],
+    records: int,
     epsilon: float,
     delta: float,
     fine: Fineness,
@@ -71,8 +72,11 @@ def chosen_families(
     width = gaussian_of(epsilon, delta) / fine.small
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width)]
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried] + [gaussian_atoms(width)]
+    asked = [
+        PoissonSampled(Gaussian(s), q) if records == 1 else UserLevel(Gaussian(s), q, records)
+        for s, q in low_noise + tried
+    ] + [Gaussian(1.0 / width)]
+    atoms = [atoms_of(s, q, records) for s, q in low_noise + tried] + [gaussian_atoms(width)]
     try:
         laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     except ValueError as refused:

@@ -20,7 +20,9 @@ from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 11  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 12  # of the table format and algorithm: increase it to invalidate cached tables
+
+_MOST_RECORDS = 10_000  # of a user
 
 
 def sampled_gaussian(
@@ -29,6 +31,7 @@ def sampled_gaussian(
     rate: float | tuple[float, float],
     epsilon: float,
     delta: float,
+    records: int = 1,
     extra: Sequence[Mechanism] = (),
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
@@ -51,6 +54,8 @@ def sampled_gaussian(
         rate: the smallest and the largest sampling rate in (0, 1]; or one number.
         epsilon: target, > 0 and at most 100.
         delta: target, strictly between 0 and 1.
+        records: the most records of one user, from 1 to 10,000. Neighbours differ in all records of a user (as in
+            `UserLevel`), and so must mechanisms of ``extra``.
         extra: further mechanisms with scalar, concrete parameters, asked for by their position: a `Laplace` release of
             an accuracy, a `Gaussian` on all records.
         cache: whether to look for the table on disk, and to leave it there.
@@ -74,6 +79,7 @@ def sampled_gaussian(
     _validate.greater(0.0, rate=rate)
     _validate.at_most(100.0, epsilon=epsilon)
     _validate.probability(delta=delta)
+    _validate.integer(1, _MOST_RECORDS, records=records)
     _validate.instance(bool | np.bool_, cache=cache)
     if progress is not None:
         _validate.function(progress=progress)
@@ -88,7 +94,9 @@ def sampled_gaussian(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    return _made(noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True)
+    return _made(
+        noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True, records=int(records)
+    )
 
 
 def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:
@@ -97,7 +105,7 @@ def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:
         return box
     with jax.enable_x64(True):
         noises, rates = ((float(x[0]), float(x[-1])) for x in (amounts.join(box.sigmas), amounts.join(box.rates)))
-    return _made(noises, rates, box.target, [], True, None, two=False)
+    return _made(noises, rates, box.target, [], True, None, two=False, records=box.records)
 
 
 def _made(
@@ -109,16 +117,17 @@ def _made(
     progress: Progress,
     *,
     two: bool,
+    records: int,
 ) -> SampledGaussianFilter:
-    key = digest(f"priced box {_VERSION}", noises, rates, *target, extra, two)
+    key = digest(f"priced box {_VERSION}", noises, rates, records, *target, extra, two)
 
     def make(told: Progress) -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, *target, extra, two, told or (lambda done, total: None))
+        tables = box_tables(noises, rates, records, *target, extra, two, told or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
     arrays = kept(key, make, cache, progress)
     first, *others = (
-        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target)
+        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target, records)
         for end in (" 0", " 1")
         if f"prices{end}" in arrays
     )
@@ -129,7 +138,7 @@ def _made(
     return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
 
 
-def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> SampledGaussianFilter:
+def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float], records: int) -> SampledGaussianFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
     profile = certified(kept["promised"], grid, *target)
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
@@ -142,5 +151,5 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Samp
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
     excess = np.asarray(profile.excess)
     return SampledGaussianFilter(
-        kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family
+        kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family, records=records
     )

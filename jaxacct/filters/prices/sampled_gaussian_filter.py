@@ -26,8 +26,10 @@ from jaxacct.filters.prices.units import MenuState, UnitFilter
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Gaussian, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
+_RAREST = 1e-12  # rates below it cost as much
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -57,6 +59,7 @@ class SampledGaussianFilter(UnitFilter):
         other: a second table for the same box and target, in a wide box; None where there is none. An account's first
             query picks the table in which it is cheaper with half of the budget left, for good, even if it fits into
             the other one only. The last bit of the units spent says which one it is.
+        records: how many records a user owns at most, static.
     """
 
     prices: Array
@@ -69,6 +72,7 @@ class SampledGaussianFilter(UnitFilter):
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
     other: SampledGaussianFilter | None = None
+    records: int = dataclasses.field(default=1, metadata={"static": True})
 
     def __repr__(self) -> str:
         """The box, the target and the number of prices."""
@@ -79,6 +83,7 @@ class SampledGaussianFilter(UnitFilter):
         entries = np.shape(self.extra)[1]
         return (
             f"sampled_gaussian(sigma {least:.6g} to {most:.6g}, rate {rare:.6g} to {often:.6g}"
+            + (f", up to {self.records} records of a user" if self.records > 1 else "")
             + (f", {entries} further entries" if entries else "")
             + f"; epsilon {rounded_up(epsilon)} at delta {delta:g}; budget {UNITS:,} units)"
         )
@@ -90,7 +95,9 @@ class SampledGaussianFilter(UnitFilter):
 
     @property
     def _statement(self) -> str:
-        return _STATEMENT
+        if self.records == 1:
+            return _STATEMENT
+        return f"Neighbours differ in all records of one user, who owns at most {self.records}. " + _STATEMENT
 
     @property
     def _edges(self) -> tuple[Array, Array]:
@@ -158,13 +165,15 @@ class SampledGaussianFilter(UnitFilter):
         for part, runs in parts_of(query):
             with jax.enable_x64(True):
                 gaussian = as_sampled_gaussian(part)
-            if gaussian is None and not (concrete and isinstance(part, Mechanism)):
+            if gaussian is None and not (concrete and isinstance(part, Mechanism) and self.records == 1):
                 raise ValueError(
                     "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of a "
                     f"further entry, got {type(part).__name__} (others are priced outside of jit, and in a ledger only "
-                    "where they are in extra=)"
+                    "where they are in extra=; nowhere with records above 1)"
                 )
             if gaussian is None or (concrete and not self._inside(*gaussian)):
+                if self.records > 1 and gaussian is not None:
+                    part = UserLevel(Gaussian(float(gaussian[0])), max(float(gaussian[1]), _RAREST), self.records)
                 leaves, structure = jax.tree.flatten(part)
                 found.append((_online_lines(self.family, structure, *(np.asarray(x).item() for x in leaves)), runs))
             else:
