@@ -19,7 +19,7 @@ from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
-from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms import Composed, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
@@ -172,20 +172,32 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
 
 def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
     """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
+    asked = schedule
+    users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
+    records = max([1, *(int(part.records) for part in users)])  # pyright: ignore[reportArgumentType]
+    if users:
+        if len(users) < len(schedule.parts):
+            raise ValueError("it is for sampled Gaussians at one number of records of a user")
+        alone = [(PoissonSampled(part.mechanism, part.rate), steps) for part, steps in schedule.parts]  # pyright: ignore[reportAttributeAccessIssue]
+        schedule = schedule._replace(parts=alone)
     with jax.enable_x64(True):
         pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
     if any(pair is None for pair in pairs):
         raise ValueError("it is for sampled Gaussians")
     noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
+    own = _in_advance(asked).epsilon
 
     def admits(target: float) -> int:
         budget = filters.sampled_gaussian(
-            sigma=(min(noises), max(noises)), rate=(min(rates), max(rates)), epsilon=target, delta=schedule.delta
+            sigma=(min(noises), max(noises)),
+            rate=(min(rates), max(rates)),
+            records=records,
+            epsilon=target,
+            delta=schedule.delta,
         )
         admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
         return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
 
-    own = _in_advance(schedule).epsilon
     target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
     return Answer(target, steps=None if epsilon is None else admits(epsilon))
 
