@@ -22,8 +22,7 @@ from machine import about
 
 import jaxacct
 from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
-from jaxacct.filters.prices.menu import MenuFilter
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.filters.residues.natural import NaturalFilter
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
@@ -63,7 +62,7 @@ def several(query: Any) -> tuple[float, ...]:
     return tuple(sorted({max(16.0, round(order / 2)), order, 2 * order}))
 
 
-def box(query: Any, factor: float) -> SampledGaussianFilter:
+def box(query: Any, factor: float) -> TableFilter:
     """From the query's noise to ``factor`` times it; what is no Gaussian is a further entry of a box of Gaussians."""
     gaussian = query.mechanism if isinstance(query, PoissonSampled) else query
     noise = gaussian.sigma if isinstance(gaussian, Gaussian) else 50.0
@@ -93,10 +92,8 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 def admitted(ledger: Any, query: Any) -> int | None:
     if isinstance(ledger, GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
-    elif isinstance(ledger, MenuFilter | NaturalFilter):
+    elif isinstance(ledger, NaturalFilter) or (isinstance(ledger, TableFilter) and np.shape(ledger.entries)[1]):
         query = 0  # its only entry
-    elif isinstance(ledger, SampledGaussianFilter) and isinstance(query, RandomizedResponse):
-        query = 0  # its only further entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:
         return int(run(ledger))

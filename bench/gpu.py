@@ -23,11 +23,11 @@ from collections.abc import Callable
 from typing import Any
 
 import curves_speed
-import individual_speed
 import jax
 import jax.numpy as jnp
 import menu_table
 import numpy as np
+import per_example_speed
 import training_share
 from machine import about
 
@@ -197,7 +197,7 @@ def individual(job: Job) -> None:
             break
         took, found = seconds(
             lambda n=examples, least=expected: job.row(
-                f"{n:,} examples", lambda: individual_speed.measured(n, 10 if ON_CPU else 30), least
+                f"{n:,} examples", lambda: per_example_speed.measured(n, 10 if ON_CPU else 30), least
             )
         )
         if found is None:
@@ -209,12 +209,12 @@ def individual(job: Job) -> None:
         norms = np.linspace(0.01, 3.0, CHECKED, dtype=np.float32)
         found = []
         for ledger in (
-            individual_speed.menu(CHECKED),
+            per_example_speed.menu(CHECKED),
             filters.per_example(filters.approximate_gdp(0.05), examples=CHECKED),
         ):
             state = ledger.init()
             for _ in range(3):
-                state = ledger.update(individual_speed.QUERY, norms, state)[1]
+                state = ledger.update(per_example_speed.QUERY, norms, state)[1]
             found.append(np.asarray(ledger.fraction(state)))
         return found
 
@@ -223,7 +223,7 @@ def individual(job: Job) -> None:
         with host():
             there = words()
         differ = [int(np.sum(a != b)) for a, b in zip(here, there, strict=True)]
-        return {"checked": 2 * CHECKED, "priced_menu_differ": differ[0], "approximate_gdp_differ": differ[1]}
+        return {"checked": 2 * CHECKED, "menu_differ": differ[0], "approximate_gdp_differ": differ[1]}
 
     job.row("against the host", checked)
 

@@ -21,7 +21,7 @@ from machine import about
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters.additive.renyi import RenyiFilter
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.prices.table import TableFilter
 
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 EPSILON, DELTA, RATE = 0.5, 1e-6, 0.002
@@ -36,7 +36,7 @@ def query(sigma: float) -> PoissonSampled:
     return PoissonSampled(Gaussian(sigma), RATE)
 
 
-def box() -> SampledGaussianFilter:
+def box() -> TableFilter:
     return filters.sampled_gaussian(sigma=(NOISES[0], NOISES[-1]), rate=RATE, epsilon=EPSILON, delta=DELTA)
 
 

@@ -1,9 +1,9 @@
-"""The priced menu filter against Rényi and against schedules that are fixed in advance.
+"""The menu filter against Rényi and against schedules that are fixed in advance.
 
 Run with ``python bench/menu_table.py``; it writes ``bench/results/menu_table.json`` and ``menu_table.png`` beside it.
 Each row: a schedule whose noise wanders over a range, under a filter that allows any adaptive choice in that range.
 ``epsilon`` holds what the same steps cost under each accounting; ``steps`` how many steps each filter admits
-at the target, the priced box of the same range among them. The fixed schedule's own cost allows no adaptivity: it is
+at the target, the box of the same range among them. The fixed schedule's own cost allows no adaptivity: it is
 the floor.
 """
 
@@ -181,7 +181,7 @@ def picture(rows: dict[str, Any], path: pathlib.Path) -> None:
     names = list(rows)
     at = np.arange(len(names))[::-1]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.55 * len(names) + 1.6), sharey=True)
-    kinds = {"renyi": ("Rényi filter", "o", "#b0413e"), "menu": ("priced menu filter", "D", "#1f5f8b")}
+    kinds = {"renyi": ("Rényi filter", "o", "#b0413e"), "menu": ("menu filter", "D", "#1f5f8b")}
     for kind, (label, marker, colour) in kinds.items():
         over = [100 * (r["epsilon"][kind] / r["epsilon"]["fixed schedule"] - 1) for r in rows.values()]
         left.plot(over, at, marker, color=colour, label=label)

@@ -50,7 +50,7 @@ def main() -> None:
         "entries": [float(one.mechanism.sigma) for one in menu],
         "budget": {"online": int(online.budget), "menu": int(common.budget)},
         "certified_epsilon": float(online.guarantee.epsilon(DELTA)),
-        "megabytes": round(online.curves.curves.nbytes / 1e6, 1),
+        "megabytes": round(online.promise.curves.nbytes / 1e6, 1),
         "seconds_to_make_or_load": round(seconds, 2),
         "rows": rows,
     }

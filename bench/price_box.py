@@ -91,7 +91,7 @@ def steps_at_own_price(box: Any, sigma: float, rate: float) -> int:
         return max(steps_at_own_price(one, sigma, rate) for one in each)
     atoms = sampled(gaussian_atoms(1.0 / sigma), rate)
     count = len(box.nodes) - 1
-    lines = np.stack(price_lines(kernel_next_to(atoms, box.family), box.family)[:2])[:, :count]
+    lines = np.stack(price_lines(kernel_next_to(atoms, box.promise), box.promise)[:2])[:, :count]
     units = np.where(lines <= 1.0, np.ceil(lines * UNITS), DEAR).astype(np.int32)
 
     @jax.jit

@@ -36,8 +36,8 @@ import numpy as np
 import optax
 
 from jaxacct import training
-from jaxacct.training import clipping
-from jaxacct.training.noise import gaussian_tree
+from jaxacct.training.gradients import clipping
+from jaxacct.training.gradients.noise import gaussian_tree
 
 RATE = 0.25
 MOST_BYTES = 1.5e9  # of per-example gradients that are in memory at once

@@ -35,7 +35,7 @@ GUIDES = {
         "dp-sgd-under-a-filter",
         "dp-sgd-in-flax",
         "private-scores",
-        "individual-budgets",
+        "per-example-budgets",
         "durable-training",
         "search",
         "more-than-one-machine",
@@ -73,6 +73,55 @@ MODULES = {
     "ledger": ("errors",),
     "training": ("schedules", "demo"),
 }  # fmt: skip
+# What one does with the names of the larger rooms; a name that is in no group stands under "More".
+GROUPS = {
+    "jaxacct": {
+        "Ask": ("epsilon", "delta", "calibrate", "plan_noise", "gdp_summary", "certify", "without_callbacks", "Bounds"),
+        "Noise": (
+            "Gaussian", "Laplace", "DiscreteGaussian", "DiscreteLaplace", "Skellam", "RandomSensitivityGaussian",
+            "RandomizedResponse", "Exponential", "PermuteAndFlip",
+        ),
+        "Samples, users and sequences": (
+            "PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement", "TruncatedPoisson",
+            "RandomAllocation", "Shuffled", "UserLevel", "Composed", "PrivateSelection",
+        ),
+        "Known only by a guarantee": (
+            "PureDP", "ApproximateDP", "GDP", "ZeroConcentratedDP", "RenyiDP", "FromTables", "FromProfile",
+        ),
+        "Curves": ("PLD", "PrivacyProfile", "TradeOff", "LossGrid", "dominates", "supremum"),
+        "Budgets on disk": ("Ledger",),
+    },
+    "jaxacct.filters": {
+        "For training": ("sampled_gaussian", "menu", "gaussian_menu", "constant_schedules", "approximate_gdp"),
+        "For any queries": ("gdp_residue", "residue", "check_residue", "natural", "prepare"),
+        "By one number": (
+            "pure_dp", "approximate_dp", "zcdp", "approximate_zcdp", "gdp", "renyi", "renyi_any", "plan_order",
+            "plan_epsilon",
+        ),
+        "Make, run and ask": (
+            "for_target", "per_example", "halting_scan", "lower_budget", "odometer", "check_state", "Reason",
+            "sentence", "Filter", "Guarantee",
+        ),
+    },
+    "jaxacct.training": {
+        "Plan": ("plan_budget", "plan_rounds", "schedules", "sampler"),
+        "Train": ("make_step", "init_state", "from_flax", "fit", "TrainState", "StepReport", "accuracy"),
+        "In a loop of one's own": (
+            "noisy_gradient", "filtered_aggregate", "select", "poisson_sample", "clipped_gradient_sum",
+            "per_example_gradients", "add_gaussian_noise",
+        ),
+        "Keys": ("seeded_keys", "fresh_keys", "secure_keys", "step_keys", "RootKeys"),
+        "Devices, resumes, reports": ("shard_examples", "replicate", "durable_run", "make_report", "demo"),
+        "Search and stop": ("best_of", "fit_until_accurate", "on_levels"),
+    },
+    "jaxacct.expost": {
+        "Release": (
+            "release_until", "compose_until", "Brownian", "PrecisionWeighted", "LaplaceReduction", "GumbelReduction",
+            "Doubling",
+        ),
+        "When to stop": ("AboveThreshold", "SparseVector", "PlainGaussian", "PublicScore", "stopped_by"),
+    },
+}  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
 
@@ -102,19 +151,29 @@ def _table(text):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
-def _entries(path, shown=()):
-    """A directive for every public class and function not yet shown, and a line for every constant, by alphabet."""
-    module = importlib.import_module(path)
-    public = {name: _value(module, name) for name in sorted({*module.__all__} - {*shown}, key=str.lower)}
+def _entries(path, shown=(), level=2):
+    """A directive for every public class and function not yet shown, and a line for every constant, in their groups."""
+    public = {*importlib.import_module(path).__all__} - {*shown}
+    groups = {heading: [name for name in names if name in public] for heading, names in GROUPS.get(path, {}).items()}
+    rest = public.difference(*groups.values())
+    if not groups:
+        return _entries_of(path, sorted(rest, key=str.lower), level)
+    groups |= {"More": sorted(rest, key=str.lower)} if rest else {}
+    return "\n\n".join(f"## {heading}\n\n{_entries_of(path, names, 3)}" for heading, names in groups.items())
+
+
+def _entries_of(path, names, level=2):
+    """Directives and lines for those names of a module, in that order."""
+    public = {name: _value(importlib.import_module(path), name) for name in names}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
     # A filter's methods are its page, wherever they are written.
-    options = "\n    options:\n      inherited_members: true" if path == "jaxacct.filters" else ""
+    inherited = "\n      inherited_members: true" if path == "jaxacct.filters" else ""
     parts = [
-        f"::: {path}.{name}{options}"
+        f"::: {path}.{name}\n    options:\n      heading_level: {level}{inherited}"
         for name, value in public.items()
         if _described(value) and not inspect.ismodule(value)
     ]
-    return "\n".join(constants) + "\n\n" + "\n\n".join(parts)
+    return "\n\n".join(["\n".join(constants), *parts])
 
 
 def _value(module, name):
@@ -143,7 +202,7 @@ def api_pages():
             text += "\n" + _entries(f"jaxacct.{room}") + "\n"
         for name in MODULES.get(room, ()):
             path = f"jaxacct.{room}.{name}"
-            text += f"\n## {path}\n\n{_first_line(importlib.import_module(path))}\n\n{_entries(path, shown)}\n"
+            text += f"\n## {path}\n\n{_first_line(importlib.import_module(path))}\n\n{_entries(path, shown, 3)}\n"
         pages[f"api/{room}.md"] = text
     return pages
 

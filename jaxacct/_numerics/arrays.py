@@ -132,7 +132,7 @@ def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> 
     return state
 
 
-def collected(step: Callable[..., tuple[Any, Any]], state: Any, given: Sequence[Any]) -> tuple[Array, ...]:
+def collected(step: Callable[..., tuple[Any, Any]], state: object, given: Sequence[Any]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
         return scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
@@ -221,7 +221,7 @@ def shared(function: Callable[..., Any]) -> Callable[..., Any]:
     compiled = jax.jit(function)
 
     @functools.wraps(function)
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: object) -> Any:
         return (function if array_module(arguments) is np else compiled)(*arguments)
 
     return run

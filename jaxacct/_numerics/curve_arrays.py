@@ -39,7 +39,7 @@ def float64(value: ArrayLike) -> Array:
     return array_module(value).asarray(value, np.float64)
 
 
-def beside(tree: Any, source: object) -> Any:
+def beside(tree: object, source: object) -> Any:
     """``tree``, whose leaves are NumPy's, with JAX's arrays on the devices of ``source`` if that holds any at hand."""
     held = [x for x in jax.tree.leaves(source) if isinstance(x, jax.Array)]
     if not held or _validate.is_traced((tree, held)):
@@ -78,7 +78,7 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(function)
 
-        def alone(*args: Any, **kwargs: Any) -> Any:
+        def alone(*args: object, **kwargs: object) -> Any:
             token = _inside.set(True)
             try:
                 return function(*args, **kwargs)
@@ -88,7 +88,7 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         program = jax.jit(alone, static_argnames=static)
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             if _inside.get():
                 return function(*args, **kwargs)
             with quiet_float64():
@@ -145,7 +145,7 @@ def added(array: Array, index: Array, value: Array) -> Array:
     return array
 
 
-def mapped(function: Callable[[Any], Any], xs: Any, batch: int) -> Any:
+def mapped(function: Callable[[Any], Any], xs: object, batch: int) -> Any:
     """``function``, which takes rows of the first axis, over ``batch`` rows at a time; bounds memory.
 
     ``function`` gets arrays of shape ``(rows, ...)`` and returns arrays whose first axis is the rows.

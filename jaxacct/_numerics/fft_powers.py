@@ -52,7 +52,7 @@ def _irfft(n: int) -> Callable[[Array], Array]:
     return _along_last(lambda spectrum: jnp.fft.irfft(spectrum, n))
 
 
-def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any]:
+def convolved(measure: object, count: int, n: int, other: object = None) -> tuple[Array, Array]:
     """``(product, error)``: ``other * measure^count``, a circular convolution on ``n`` points of non-negative measures.
 
     Shapes ``(..., n)`` and ``(...)``: no entry is off by more than the error. ``count`` >= 1 and ``n`` (even; 2^k, 3
@@ -73,7 +73,7 @@ def eta_of(n: int) -> float:
     return math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
 
 
-def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any, Any]:
+def spectrum(measure: Array, count: int, n: int, other: Any = None) -> tuple[Array, Array, Array]:
     """The transform of ``other * measure^count``, a bound on its moduli, and one on its error, each ``(..., n/2 + 1)``.
 
     See :func:`convolved`, which inverts it.
@@ -81,7 +81,7 @@ def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, 
     xp = array_module(measure, 0.0 if other is None else other)
     eta = eta_of(n)
 
-    def transformed(x: Any) -> tuple[Any, Any, Any]:
+    def transformed(x: Array) -> tuple[Array, Array, Array]:
         """The spectrum, a bound on its error, and on the moduli of what it stands for."""
         if xp is np:
             spectrum = np.fft.rfft(x, n)

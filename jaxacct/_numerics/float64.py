@@ -49,7 +49,7 @@ def reentrant_x64(function: _Function) -> _Function:
     """``function`` under ``jax.enable_x64``, which as a decorator leaves the flag set in JAX 0.8 where calls nest."""
 
     @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
+    def inner(*args: object, **kwargs: object) -> Any:
         with own_rules():
             return function(*args, **kwargs)
 
@@ -60,7 +60,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` under ``jax.enable_x64``, for public functions that somebody may ``vmap`` from outside."""
 
     @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
+    def inner(*args: object, **kwargs: object) -> Any:
         *given, named = settled(*args, kwargs)
         with own_rules():
             return function(*given, **named)

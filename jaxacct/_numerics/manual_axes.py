@@ -36,7 +36,7 @@ def alike(tree: Any, *others: Any) -> Any:
     return _cast(tree, [axes] * len(jax.tree.leaves(tree)))
 
 
-def in_auto_mode(function: Callable[..., Any], shape: tuple[int, ...], *operands: Any) -> Any:
+def in_auto_mode(function: Callable[..., Any], shape: tuple[int, ...], *operands: object) -> Any:
     """``function(*operands)``; where types say how operands lie on a mesh, XLA decides that for what is inside.
 
     Results lie as the first operand of their ``shape`` does, or are on every device.
@@ -58,7 +58,7 @@ def while_loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: A
     return jax.lax.while_loop(going, step, _settled(step, state))
 
 
-def fori_loop(start: int, end: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
+def fori_loop(start: int, end: int, step: Callable[[Any, Any], Any], state: object) -> Any:
     """`jax.lax.fori_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.fori_loop(start, end, step, _settled(lambda at: step(start, at), state))
 
@@ -79,7 +79,7 @@ def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *gi
     return jax.lax.cond(condition, alike(one), alike(other), *given)
 
 
-def _settled(step: Callable[[Any], Any], state: Any) -> Any:
+def _settled(step: Callable[[Any], Any], state: object) -> Any:
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return state
     for _ in range(_ROUNDS):
@@ -90,13 +90,13 @@ def _settled(step: Callable[[Any], Any], state: Any) -> Any:
     return state
 
 
-def _varying(function: Callable[..., Any], *given: Any) -> list[frozenset[str]]:
+def _varying(function: Callable[..., Any], *given: object) -> list[frozenset[str]]:
     """The axes over which each leaf that ``function`` returns varies."""
     found = jax.make_jaxpr(function)(*given).out_avals
     return [x.manual_axis_type.varying if hasattr(x, "manual_axis_type") else x.vma for x in found]
 
 
-def _cast(tree: Any, axes: list[frozenset[str]]) -> Any:
+def _cast(tree: object, axes: list[frozenset[str]]) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     moved = []
     for leaf, wanted in zip(leaves, axes, strict=True):

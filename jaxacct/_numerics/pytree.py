@@ -29,11 +29,11 @@ def mechanism(cls: type[T]) -> type[T]:
 
     keys = [jax.tree_util.GetAttrKey(name) for name in data]
 
-    def flatten_with_keys(self: Any):
+    def flatten_with_keys(self: object):
         leaves, meta = flatten(self)
         return tuple(zip(keys, leaves, strict=True)), meta
 
-    def flatten(self: Any):
+    def flatten(self: object):
         value = vars(self).__getitem__
         return tuple(map(value, data)), tuple(map(value, static))
 
@@ -49,12 +49,12 @@ def mechanism(cls: type[T]) -> type[T]:
     return made
 
 
-def replaced(tree: T, **fields: Any) -> T:
+def replaced(tree: T, **fields: object) -> T:
     """``tree``, a dataclass, with other values in some fields, not checked."""
     return unchecked(type(tree), **{**vars(tree), **fields})
 
 
-def unchecked(cls: type[T], **fields: Any) -> T:
+def unchecked(cls: type[T], **fields: object) -> T:
     """A ``cls`` whose values are not checked: numbers from inside a program may be invalid, and then fail closed."""
     made = object.__new__(cls)
     for name, value in fields.items():

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import plainly
 from jaxacct.accounting.bracketing import Brackets
 from jaxacct.accounting.queries import delta_beside
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["Calibration", "calibrate"]
@@ -38,9 +40,9 @@ class Calibration(NamedTuple):
         evaluations: how many batches of queries it took.
     """
 
-    parameter: Any
+    parameter: Array
     delta: accounting.Bounds
-    refuted: Any
+    refuted: Array
     evaluations: int
 
     def __repr__(self) -> str:
@@ -48,18 +50,18 @@ class Calibration(NamedTuple):
 
 
 def calibrate(
-    make: Callable[[Any], Any],
+    make: Callable[[Array], Mechanism],
     epsilon: ArrayLike,
     delta: ArrayLike,
     *,
-    steps: ArrayLike | Callable[[Any], Any] = 1,
+    steps: ArrayLike | Callable[[Array], ArrayLike] = 1,
     relation: str = "add_or_remove",
     seek: str = "smallest",
     whole: bool = False,
     bracket: tuple[ArrayLike, ArrayLike] | None = None,
     tolerance: float = 1e-4,
     unreachable: str = "raise",
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Calibration:
     """The parameter that just meets (epsilon, delta)-DP, certified, for many targets at once.
 
@@ -121,14 +123,14 @@ def calibrate(
     first = np.clip(start, low, high)
     if whole:
         first = np.rint(first)
-    runs: Callable[[Any], Any] = steps if callable(steps) else lambda _: steps
+    runs: Callable[[Array], ArrayLike] = steps if callable(steps) else lambda _: steps
     parts = [epsilon, delta, first, runs(first), *jax.tree.leaves(make(first))]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     goal_epsilon, goal_delta, low, high = (
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )
 
-    def asked_of(parameter: np.ndarray) -> tuple[Any, Any]:
+    def asked_of(parameter: np.ndarray) -> tuple[Array, Array]:
         """The mechanism and how often it runs."""
         shaped = parameter.reshape(shape)
         return make(shaped), runs(shaped)
@@ -224,7 +226,7 @@ def _less_private(answer: np.ndarray, reach: float, low: np.ndarray, high: np.nd
     return np.clip(moved, low, high)
 
 
-def _ends(bracket: Any, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+def _ends(bracket: Array, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:
     if bracket is None:
         if seek == "largest" and not whole:
             raise ValueError(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import stopped
+from jaxacct._numerics.arrays import Array, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import alike
 from jaxacct._numerics.pytree import unchecked
@@ -36,7 +36,7 @@ _SIZE = SIZES[2]
 
 
 def compiled_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
+    question: Question, constants: tuple[Any, ...], numbers: Array, wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
@@ -65,7 +65,7 @@ def _without_tables(mechanism: Mechanism, above: bool) -> Mechanism:
     An epoch's law is a table that no program makes. Of what is not asked from ``above`` nothing is said.
     """
 
-    def is_allocation(part: Any) -> bool:
+    def is_allocation(part: object) -> bool:
         return isinstance(part, RandomAllocation)
 
     def known(part: Any) -> Any:
@@ -91,7 +91,7 @@ def _is_single(batch: Batch) -> bool:
     return batch.most == 1.0 and len(batch.query[0]) == 1
 
 
-def _of_gaussians(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slopes]]:
+def _of_gaussians(kind: str, batch: Batch) -> tuple[Array, Array, Callable[[Array], Slopes]]:
     """Bounds of compositions of Gaussians, and derivatives at epsilons next to them on the same contour."""
     pairs, counts, goal = batch.query
     (group,), many = engine.grouped(pairs, counts, jnp)
@@ -103,12 +103,12 @@ def _of_gaussians(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Sl
 def _compiled_slopes(
     question: Question,
     constants: tuple[Any, ...],
-    numbers: Any,
+    numbers: Array,
     wanted: tuple[bool, ...],
     batch: Batch,
-    high: Any,
-    upper: Any,
-    slopes_at: Callable[[Any], Slopes] | None,
+    high: Array,
+    upper: Array,
+    slopes_at: Callable[[Array], Slopes] | None,
 ) -> list[Any]:
     shape = batch.shape
     high = high.reshape(batch.sides, -1)
@@ -117,7 +117,7 @@ def _compiled_slopes(
     at = jnp.tile(jnp.where(inside, at, 1.0), batch.sides)
     worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
 
-    def parts(*numbers: Any) -> tuple[list[Any], list[Any]]:
+    def parts(*numbers: Array) -> tuple[list[Any], list[Array]]:
         return alike(Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2], numbers)
 
     # In `shard_map`, what is the same on all devices has a derivative on each of them here.
@@ -152,7 +152,7 @@ def _compiled_slopes(
     return found
 
 
-def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tuple[Any, list[Any]]:
+def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) -> tuple[Any, list[Array]]:
     """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
     groups, many = engine.grouped(pairs, counts, jnp)
     if not has_lines(groups):
@@ -160,7 +160,7 @@ def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tup
     place = placed(_SIZE, groups, many, at)
     contour = Place(place.size, *stopped((place.plan, place.spacing)))
 
-    def curve(pairs: list[Any]) -> tuple[Any, Any]:
+    def curve(pairs: list[Any]) -> tuple[Array, Array]:
         found = value(contour, *engine.grouped(pairs, counts, jnp))
         return found.delta, found.slope
 

@@ -12,10 +12,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
+from jaxacct._numerics.arrays import Array
 from jaxacct._printing import plainly
 from jaxacct.accounting import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.accounting.noise_search import StandIn, maximised
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 
 __all__ = ["NoisePlan", "plan_noise"]
@@ -49,8 +51,8 @@ class NoisePlan(NamedTuple):
 
 
 def plan_noise(
-    make: Callable[[Any], Any],
-    utility: Callable[[Any], Any],
+    make: Callable[[Array], Mechanism],
+    utility: Callable[[Array], ArrayLike],
     epsilon: float,
     delta: float,
     *,
@@ -139,7 +141,7 @@ def plan_noise(
     return NoisePlan(sigma, _composed(make, sigma, counts), bounds, value, float(constant[0]), constant_utility)
 
 
-def _levels(make: Callable[[Any], Any], sigma: np.ndarray, n: int) -> Any:
+def _levels(make: Callable[[Array], Mechanism], sigma: np.ndarray, n: int) -> Any:
     """``make(sigma)`` with every leaf of shape ``(n,)``."""
     levels, shape = make(sigma), (n,)
     for leaf in jax.tree.leaves(levels):
@@ -148,13 +150,13 @@ def _levels(make: Callable[[Any], Any], sigma: np.ndarray, n: int) -> Any:
     return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), shape), levels)
 
 
-def _composed(make: Callable[[Any], Any], sigma: np.ndarray, counts: np.ndarray) -> Composed:
+def _composed(make: Callable[[Array], Mechanism], sigma: np.ndarray, counts: np.ndarray) -> Composed:
     levels = _levels(make, sigma, counts.size)
     pick = lambda i: jax.tree.map(lambda leaf: leaf[i], levels)  # noqa: E731
     return Composed([pick(i) for i in range(counts.size)], [float(count) for count in counts])
 
 
-def _slope_of(utility: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+def _slope_of(utility: Callable[[Array], ArrayLike]) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """From log sigma to the utility and its gradient: one small program for all iterations."""
     program = jax.jit(jax.value_and_grad(lambda x: utility(jnp.exp(x))))
 
@@ -166,7 +168,7 @@ def _slope_of(utility: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[flo
     return slope
 
 
-def _utility(utility: Callable[[Any], Any], sigma: np.ndarray) -> float:
+def _utility(utility: Callable[[Array], ArrayLike], sigma: np.ndarray) -> float:
     with jax.enable_x64(True):
         value = np.asarray(jax.jit(utility)(sigma))
     if value.shape != () or not np.isfinite(value):
@@ -174,7 +176,7 @@ def _utility(utility: Callable[[Any], Any], sigma: np.ndarray) -> float:
     return float(value)
 
 
-def _slopes(make: Callable[[Any], Any], sigma: np.ndarray, counts: np.ndarray, epsilon: float, relation: str):
+def _slopes(make: Callable[[Array], Mechanism], sigma: np.ndarray, counts: np.ndarray, epsilon: float, relation: str):
     """d log delta / d log sigma of every level, by central differences between the bounds' geometric means."""
     n = counts.size
     base, up, down = (_levels(make, sigma * factor, n) for factor in (1.0, np.exp(_STEP), np.exp(-_STEP)))

@@ -6,12 +6,13 @@ Everything here only steers: what is found is certified afterwards. It runs in N
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct.losses.renyi.curve import divergence
+from jaxacct.mechanisms.base import Mechanism
 
 _TILTS = np.geomspace(1e-2, 1e3, 128)  # where the saddle point is looked for
 _TRUST = 4.0  # a larger correction of a slope than by this factor is noise of wide bounds
@@ -25,7 +26,7 @@ _SHORTER = 30  # halvings of a step that does not pay
 class StandIn:
     """K_k(t) = counts_k t D_(1+t) of every level k, D the Rényi divergence, as functions of log sigma."""
 
-    def __init__(self, make: Callable[[Any], Any], counts: np.ndarray, relation: str) -> None:
+    def __init__(self, make: Callable[[Array], Mechanism], counts: np.ndarray, relation: str) -> None:
         self.make, self.counts, self.relation = make, counts, relation
 
     def cumulants(self, log_sigma: np.ndarray, t: float) -> np.ndarray:

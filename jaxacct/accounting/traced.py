@@ -21,6 +21,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import own_rules
 from jaxacct._numerics.manual_axes import in_auto_mode, result_type
 from jaxacct.accounting import worker as _worker
@@ -55,7 +56,7 @@ class _Constants(tuple):
 
 
 def traced_answer(
-    kind: str, mechanism: Mechanism, target: Any, steps: Any, relation: str, attained: bool = False
+    kind: str, mechanism: Mechanism, target: object, steps: object, relation: str, attained: bool = False
 ) -> Bounds:
     """See :func:`jaxacct.delta`; at least one number is traced. ``attained`` asks about the mechanism's witness."""
     leaves, tree = jax.tree.flatten((mechanism, target, steps))
@@ -92,12 +93,14 @@ _answer.multiple_results = True
 
 
 @_answer.def_abstract_eval
-def _(*numbers: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **_: Any):
+def _(
+    *numbers: object, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **_: object
+):
     return [result_type((*sizes, *shape), _dtype(wide), *numbers)] * (2 + sum(wanted))
 
 
 @_answer.def_impl
-def _(*numbers: Any, **asked: Any) -> list[jax.Array]:
+def _(*numbers: object, **asked: object) -> list[jax.Array]:
     """The answer outside of a program: on the host if everything is on the CPU, else compiled."""
     platforms = {device.platform for x in numbers if isinstance(x, jax.Array) for device in x.devices()}
     if asked["compiled"] or (platforms or {jax.default_backend()}) != {"cpu"}:
@@ -107,7 +110,7 @@ def _(*numbers: Any, **asked: Any) -> list[jax.Array]:
         return [jnp.asarray(x) for x in found]
 
 
-def _batched(numbers: Any, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[Any, ...], **asked: Any):
+def _batched(numbers: Array, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[Any, ...], **asked: Any):
     (size,) = {number.shape[dim] for number, dim in zip(numbers, dims, strict=True) if dim is not None}
     numbers = [
         number if dim in (None, 0) else jnp.moveaxis(number, dim, 0) for number, dim in zip(numbers, dims, strict=True)
@@ -117,7 +120,7 @@ def _batched(numbers: Any, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[A
     return found, [0] * len(found)
 
 
-def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
+def _differentiated(numbers: Array, tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
     if wanted:
         raise NotImplementedError("second derivatives are not available; take finite differences of first derivatives")
     if not smooth:
@@ -153,7 +156,7 @@ def _aligned(shape: tuple[int, ...], mapped: tuple[bool, ...], answer: tuple[int
     return (*axes, *[1] * (len(answer) - len(settings)), *rest)
 
 
-def _spread(numbers: Any, asked: dict[str, Any]) -> list[tuple[int, ...]]:
+def _spread(numbers: Array, asked: dict[str, Any]) -> list[tuple[int, ...]]:
     """Shapes of the numbers in which they broadcast to the answer's axes."""
     mapped, shape = asked["mapped"], asked["shape"]
     own = [np.shape(x)[sum(axes) :] for x, axes in zip(numbers, mapped, strict=True)]
@@ -167,7 +170,7 @@ def _spread(numbers: Any, asked: dict[str, Any]) -> list[tuple[int, ...]]:
     return found
 
 
-def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
+def _on_host(numbers: Array, shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
     """The answer in NumPy, in the precision of the program; calls nothing of JAX's."""
     numbers = [np.asarray(x).reshape(shape) for x, shape in zip(numbers, shapes, strict=True)]
     lower, upper, *slopes = host_answer(asked["question"], asked["constants"], numbers, asked["wanted"])
@@ -177,7 +180,7 @@ def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any])
     return [np.broadcast_to(x, (*asked["sizes"], *asked["shape"])) for x in found]
 
 
-def _in_program(*numbers: Any, **asked: Any) -> list[jax.Array]:
+def _in_program(*numbers: Array, **asked: Any) -> list[jax.Array]:
     """The answer as a part of a program."""
     with own_rules():
         spread = [jnp.reshape(x, shape) for x, shape in zip(numbers, _spread(numbers, asked), strict=True)]
@@ -193,11 +196,11 @@ _called.multiple_results = True
 
 
 @_called.def_abstract_eval
-def _(*numbers: Any, number: int, shape: tuple[int, ...], **_: Any) -> list[Any]:
+def _(*numbers: object, number: int, shape: tuple[int, ...], **_: object) -> list[Any]:
     return [result_type(shape, np.uint32, *numbers)] * number
 
 
-def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
+def _calling(*numbers: Array, **asked: Any) -> list[jax.Array]:
     """The answer from the host."""
     _worker.ready()
     dtype = _dtype(asked["wide"])
@@ -205,7 +208,7 @@ def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
     shapes = _spread(numbers, asked)
     shape = (*asked["sizes"], *asked["shape"], *words)
 
-    def job(numbers: Any) -> list[np.ndarray]:
+    def job(numbers: Array) -> list[np.ndarray]:
         found = [np.ascontiguousarray(x) for x in _on_host(numbers, shapes, asked)]
         return [x.view(np.uint32).reshape(shape) for x in found]
 
@@ -220,14 +223,14 @@ _NO_TOKEN = (
 )
 
 
-def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
+def _lower_call(ctx: Any, *numbers: Array, job: Any, **_: Any) -> Any:
     run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
     return mlir.emit_python_callback(
         ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, **_NO_TOKEN
     )[0]
 
 
-def _lower_on_cpu(ctx: Any, *numbers: Any, **asked: Any) -> Any:
+def _lower_on_cpu(ctx: Any, *numbers: Array, **asked: Any) -> Any:
     around = ctx.module_context
     alone = asked["compiled"] or around.lowering_parameters.for_export or len(around.platforms) > 1
     return mlir.lower_fun(_in_program if alone else _calling, multiple_results=True)(ctx, *numbers, **asked)
@@ -238,7 +241,7 @@ mlir.register_lowering(_answer, mlir.lower_fun(_in_program, multiple_results=Tru
 mlir.register_lowering(_answer, _lower_on_cpu, platform="cpu")
 
 
-def _outwards(lower: Any, upper: Any, dtype: np.dtype[Any], xp: ModuleType) -> tuple[Any, Any]:
+def _outwards(lower: Array, upper: Array, dtype: np.dtype[Any], xp: ModuleType) -> tuple[Array, Array]:
     """float64 bounds in the precision of a program, which may read subnormal numbers as 0."""
     tiny = float(np.finfo(dtype).tiny)
     low, high = lower.astype(dtype), upper.astype(dtype)

@@ -28,11 +28,11 @@ def calibrate(
     make: Callable[[float], Any],
     attack: Callable[..., Any],
     target: float,
-    *arguments: Any,
+    *arguments: object,
     least: float = 1e-2,
     most: float = 1e4,
     tolerance: float = 1e-4,
-    **keywords: Any,
+    **keywords: object,
 ) -> AttackCalibration:
     """The least parameter, to a relative ``tolerance``, with which an attack surely succeeds no more than ``target``.
 

@@ -17,7 +17,7 @@ _LAST = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 
 
 def power(
-    mechanism: Any, false_positive_rate: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
+    mechanism: object, false_positive_rate: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
 ) -> Bounds:
     """The true-positive rate of the best membership attack at ``false_positive_rate``.
 
@@ -47,13 +47,13 @@ def power(
     return Bounds(low[()], high[()])
 
 
-def advantage(mechanism: Any, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
+def advantage(mechanism: object, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
     """The most by which true- and false-positive rate differ: delta at epsilon 0, the total variation distance."""
     return _delta(mechanism, np.zeros(()), steps, relation)
 
 
 def reconstruction(
-    mechanism: Any, baseline: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
+    mechanism: object, baseline: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
 ) -> Bounds:
     """How likely a record is reconstructed by whoever knows everything else and guesses it with ``baseline``.
 
@@ -65,7 +65,7 @@ def reconstruction(
 
 
 def predictive_value(
-    mechanism: Any,
+    mechanism: object,
     prior: ArrayLike,
     false_positive_rate: ArrayLike,
     *,
@@ -84,7 +84,7 @@ def predictive_value(
     return Bounds(values[0] * (1.0 - 1e-14), np.minimum(values[1] * (1.0 + 1e-14), 1.0))
 
 
-def bayes_risk(mechanism: Any, prior: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
+def bayes_risk(mechanism: object, prior: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
     """The least probability of a wrong guess whether the record was there, where it is with probability ``prior``.
 
     prior (1 - delta(log((1 - prior) / prior))), in the direction and with the role in which the attacker errs least.

@@ -72,7 +72,7 @@ class Canaries:
         nothing = jnp.zeros(self.included.shape, jnp.float32)
         return Scores(nothing, nothing, nothing, jnp.int32(0))
 
-    def observe(self, scores: Scores, release: Any, params: Any) -> Scores:
+    def observe(self, scores: Scores, release: object, params: object) -> Scores:
         """``scores`` after one more release: the noisy gradient of a step, of the shapes of ``params``; jittable.
 
         ``params`` are those that the gradients were taken at.
@@ -93,7 +93,7 @@ class Canaries:
         _validate.methods("init", "update", inner=inner)
         wrapped = optax.with_extra_args_support(inner)
 
-        def init(params: Any) -> AuditedState:
+        def init(params: object) -> AuditedState:
             return AuditedState(self.init(), wrapped.init(self.model(params)))
 
         def update(updates: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, AuditedState]:
@@ -218,7 +218,7 @@ def canaries(
         def own(params: Any, label: jax.Array) -> jax.Array:
             return length * jnp.vdot(jax.nn.one_hot(label, count, dtype=jnp.float32), params["canaries"])
 
-        def along(release: Any, params: Any) -> jax.Array:
+        def along(release: Any, params: object) -> jax.Array:
             return release["canaries"].astype(jnp.float32)
 
     else:
@@ -231,7 +231,7 @@ def canaries(
         def own(params: Any, label: jax.Array) -> jax.Array:
             return jnp.float32(0.0)
 
-        def along(release: Any, params: Any) -> jax.Array:
+        def along(release: Any, params: object) -> jax.Array:
             return jax.lax.map(lambda row: _along(loss, release, params, row), extra, batch_size=min(_AT_ONCE, count))
 
     split = number is not None
@@ -259,7 +259,7 @@ def _along(loss: Callable[[Any, Any], jax.Array], release: Any, params: Any, exa
     return jnp.where(square > 0, dot / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0).astype(jnp.float32)
 
 
-def _rows(**named: Any) -> int:
+def _rows(**named: object) -> int:
     _validate.real_arrays(**named)
     ((name, value),) = named.items()
     lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(value)}

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from flint import arb_poly
 
-from jaxacct.certificates.atoms import Pair, masses_of
 from jaxacct.certificates.balls import arb, ball, gaussian_tail, positive_part
-from jaxacct.certificates.laws import Atoms, Epoch, LaplaceNoise, Law, Normal
+from jaxacct.certificates.laws.atoms import Pair, masses_of
+from jaxacct.certificates.laws.base import Atoms, Epoch, LaplaceNoise, Law, Normal
 from jaxacct.certificates.limits import NoCertificateError
 
 _CELLS = 6_000

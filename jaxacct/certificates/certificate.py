@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from jaxacct import _validate
 from jaxacct.certificates.enclosures import Enclosure, delta_enclosure, infinite_mass
-from jaxacct.certificates.laws import Step, is_symmetric
+from jaxacct.certificates.laws.base import Step, is_symmetric
 from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import (

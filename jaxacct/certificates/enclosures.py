@@ -8,16 +8,27 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from jaxacct.certificates.allocation import epoch_delta
-from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, ctx, digits_of, positive_part
 from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle, tail_bound
-from jaxacct.certificates.halves import joined_cells, joined_delta
-from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
-from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Law, Mixture, Normal, Rescaled, Revealed, Step
+from jaxacct.certificates.laws.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
+from jaxacct.certificates.laws.base import (
+    Atoms,
+    Epoch,
+    Joined,
+    LaplaceNoise,
+    Law,
+    Mixture,
+    Normal,
+    Rescaled,
+    Revealed,
+    Step,
+)
+from jaxacct.certificates.laws.halves import joined_cells, joined_delta
+from jaxacct.certificates.laws.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
+from jaxacct.certificates.laws.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
+from jaxacct.certificates.laws.revealed import RescaledTransform, RevealedTransform, revealed_cells
 from jaxacct.certificates.limits import NoCertificateError
-from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
-from jaxacct.certificates.revealed import RescaledTransform, RevealedTransform, revealed_cells
 from jaxacct.certificates.smoothed import smoothed_delta
 from jaxacct.certificates.transforms import Transform
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from jaxacct.certificates.atoms import AtomTransform, Masses
 from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx, positive_part
 from jaxacct.certificates.contour import MOST_NODES, aliases, goal_of, growth, log_moment, period_for, saddle
+from jaxacct.certificates.laws.atoms import AtomTransform, Masses
 from jaxacct.certificates.limits import NoCertificateError
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from jaxacct import mechanisms as m
 from jaxacct._validate import is_traced
-from jaxacct.certificates.alone import ALONE, number
-from jaxacct.certificates.laws import Atoms, Step
-from jaxacct.certificates.samples import SAMPLES, merged, replaced
+from jaxacct.certificates.laws.alone import ALONE, number
+from jaxacct.certificates.laws.base import Atoms, Step
+from jaxacct.certificates.laws.samples import SAMPLES, merged, replaced
 from jaxacct.mechanisms.base import Mechanism
 
 RELATIONS = {

@@ -66,7 +66,7 @@ WHOLE = _Whole()
 class AnySpelling(click.Choice):
     """Names of filters or schedules, with hyphens or underscores."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The name as the library spells it, with underscores."""
         from jaxacct.filters.names import canonical
 

@@ -124,7 +124,7 @@ def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:
     return Bounds(*(laid(found.columns[f"{found.wanted}_{side}"]) for side in ("lower", "upper")))
 
 
-def _draw(name: str, arguments: dict[str, Any], **options: Any) -> None:
+def _draw(name: str, arguments: dict[str, Any], **options: object) -> None:
     output, as_json, quiet, relation = (arguments.pop(key) for key in ("output", "as_json", "quiet", "relation"))
     _named(output)
     runs = runs_of(arguments)

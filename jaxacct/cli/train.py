@@ -112,7 +112,7 @@ def train(
     as_json: bool,
     quiet: bool,
     verbose: bool,
-    **given: Any,
+    **given: object,
 ) -> None:
     """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
 

@@ -12,14 +12,16 @@ from jaxacct.expost.conversions import approximate_epsilon, bayes_factor
 from jaxacct.expost.definitions import (
     ApproximateExPost,
     ExPostResult,
+    GDPExPost,
     ProbabilisticExPost,
     PureExPost,
     RenyiExPost,
+    ZCDPExPost,
     post_process,
 )
 from jaxacct.expost.odometer import RenyiOdometer
 from jaxacct.expost.release import compose_until, release_until
-from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted
+from jaxacct.expost.sources import Brownian, Doubling, GumbelReduction, LaplaceReduction, PrecisionWeighted
 from jaxacct.expost.theorems import compose, convert, ex_ante, stopped_by
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "Brownian",
     "Doubling",
     "ExPostResult",
+    "GDPExPost",
+    "GumbelReduction",
     "LaplaceReduction",
     "PlainGaussian",
     "PrecisionWeighted",
@@ -37,6 +41,7 @@ __all__ = [
     "RenyiExPost",
     "RenyiOdometer",
     "SparseVector",
+    "ZCDPExPost",
     "approximate_epsilon",
     "bayes_factor",
     "compose",

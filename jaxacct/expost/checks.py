@@ -24,8 +24,8 @@ from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.definitions import AtOneOrder, Definition, PureExPost
-from jaxacct.expost.parameters import UP, check_order, check_sizes, usable
+from jaxacct.expost.definitions import AtOneOrder, Definition, OfGaussians, PureExPost
+from jaxacct.expost.parameters import UP, at_an_order, check_order, check_sizes, usable
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.filters.amounts import caller_dtype
 
@@ -77,7 +77,7 @@ class _Renyi(_Private, AtOneOrder):
 
 
 @_register
-class PlainGaussian(_Renyi):
+class PlainGaussian(OfGaussians, _Private):
     """Scores with Gaussian noise against a threshold, at most ``checks`` of them (Appendix D).
 
     Asked more often, it answers "no" without looking. All answers and all noisy scores together are
@@ -88,14 +88,17 @@ class PlainGaussian(_Renyi):
         threshold: public.
         epsilon: of all checks, > 0.
         sensitivity: of a score, > 0.
-        order: above 1, concrete.
+        order: above 1, concrete; None if ``epsilon`` is a rho, under `GDPExPost`.
         checks: whole number >= 1, concrete.
     """
 
+    order: float | None = dataclasses.field(metadata={"static": True})
     checks: int = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.order is not None:
+            _validate.scalar(check_order, order=self.order)
         _validate.count(checks=self.checks)
 
     def start(self, key: Array) -> None:
@@ -104,7 +107,8 @@ class PlainGaussian(_Renyi):
 
     def ask(self, key: Array, state: None, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
         """Whether the noisy score reaches the threshold, and the noisy score."""
-        sigma = plain_gaussian_scale(self.epsilon, order=self.order, sensitivity=self.sensitivity, checks=self.checks)
+        epsilon, order = at_an_order(self.epsilon, self.order)
+        sigma = plain_gaussian_scale(epsilon, order=order, sensitivity=self.sensitivity, checks=self.checks)
         score, threshold = settled(score, self.threshold)
         may, dtype = jnp.asarray(number) < self.checks, caller_dtype()
         with jax.enable_x64(True):

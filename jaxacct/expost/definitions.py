@@ -1,4 +1,4 @@
-"""The four definitions of ex-post privacy, what each supports (Table 1), and results that carry one.
+"""The definitions of ex-post privacy, what each supports (Table 1 and two more), and results that carry one.
 
 An ex-post mechanism returns a pair (output, epsilon): epsilon is part of what is released, and may depend on the
 data. P and Q are the laws of that pair on neighbouring data sets X and X', p and q their densities:
@@ -10,6 +10,8 @@ definition                  for all neighbours                                  
 `ProbabilisticExPost`       P(p > e^epsilon q) <= delta                            not immune
 `ApproximateExPost`         P(S) <= E_Q[e^epsilon 1_S] + delta, all S              immune (see there)
 `RenyiExPost`               E_Q[e^((1 - order) epsilon) (p / q)^order] <= 1        immune
+`ZCDPExPost`                the same at every order a > 1, with epsilon = a rho    immune
+`GDPExPost`                 made from a Brownian motion stopped at drift^2 = rho   immune
 =========================== ====================================================== ==================
 """
 
@@ -30,10 +32,12 @@ __all__ = [
     "ApproximateExPost",
     "Definition",
     "ExPostResult",
+    "GDPExPost",
     "ImmunityWarning",
     "ProbabilisticExPost",
     "PureExPost",
     "RenyiExPost",
+    "ZCDPExPost",
     "post_process",
 ]
 
@@ -84,15 +88,12 @@ class _WithDelta(Definition):
 class ApproximateExPost(_WithDelta):
     """P(S) is at most E_Q[e^epsilon 1_S] + delta for every set S of outputs and epsilons.
 
-    Immune: with h(y, epsilon) the probability that f lands in S, the claim after f reads
-    integral of h (p - e^epsilon q) <= delta, and the largest integral over all 0 <= h <= 1 is that over the set
-    where p > e^epsilon q, which the definition bounds. It uses that epsilon is kept and h is a function of the
-    pair, so it settles the entry that Table 1 of the paper leaves open, for the paper's own notation.
+    Immune, which is the entry that Table 1 of the paper leaves open: docs/theorems/ex-post-immunity.md.
     """
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "Ghazi et al. 2025, Definition 5; immunity: derived in this docstring"
+    source: ClassVar[str] = "Ghazi et al. 2025, Definition 5; immunity: docs/theorems/ex-post-immunity.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +131,33 @@ class RenyiExPost(Definition):
         object.__setattr__(self, "order", float(self.order))
 
 
+@dataclasses.dataclass(frozen=True)
+class ZCDPExPost(Definition):
+    """E_Q[e^((1 - a) a rho) (p / q)^a] is at most 1 at every order a > 1; the number that comes back is rho.
+
+    Concentrated privacy with rho inside the expectation: ex-post Rényi at all orders at once. A conversion's order may
+    be chosen for its delta, and must not be chosen for the rho that came back (docs/theorems/ex-post-zcdp.md).
+    """
+
+    immune: ClassVar[bool] = True
+    brownian: ClassVar[bool] = True
+    source: ClassVar[str] = "docs/theorems/ex-post-zcdp.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class GDPExPost(Definition):
+    """The pair can be made, on either data set, from a Brownian motion with that data set's drift, stopped early.
+
+    The number that comes back is rho = mu^2 / 2: with drifts -1/2 and 1/2 and unit variance in a unit of time, the
+    motion is stopped at the time 2 rho, by what it has shown and by other randomness (docs/theorems/ex-post-zcdp.md). A
+    largest rho makes it GDP, rho adds up, and it implies `ZCDPExPost`.
+    """
+
+    immune: ClassVar[bool] = True
+    brownian: ClassVar[bool] = True
+    source: ClassVar[str] = "docs/theorems/ex-post-zcdp.md"
+
+
 class AtOneOrder:
     """Whatever is ex-post Rényi at its ``order``."""
 
@@ -141,13 +169,24 @@ class AtOneOrder:
         return RenyiExPost(self.order)
 
 
+class OfGaussians:
+    """Whatever adds up Gaussians: ex-post Rényi at its ``order``, or ex-post GDP, its budgets rho, without one."""
+
+    order: float | None
+
+    @property
+    def definition(self) -> RenyiExPost | GDPExPost:
+        """Ex-post Rényi at this order, or ex-post GDP."""
+        return GDPExPost() if self.order is None else RenyiExPost(self.order)
+
+
 @_register
 class ExPostResult:
     """What an ex-post mechanism returned, and what its epsilon means; a pytree (the definition is static).
 
     Attributes:
         output: any pytree.
-        epsilon: at least 0, scalar, or batched like the output.
+        epsilon: at least 0, scalar, or batched like the output; rho under `ZCDPExPost` and `GDPExPost`.
         definition: a `Definition`.
 
     Raises:

@@ -13,8 +13,15 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.manual_axes import while_loop
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
-from jaxacct.expost.conversions import approximate_epsilon
-from jaxacct.expost.definitions import ExPostResult
+from jaxacct.expost.definitions import (
+    ApproximateExPost,
+    ExPostResult,
+    GDPExPost,
+    ProbabilisticExPost,
+    RenyiExPost,
+    ZCDPExPost,
+)
+from jaxacct.expost.theorems import convert
 from jaxacct.filters.amounts import caller_dtype
 
 T = TypeVar("T")
@@ -51,10 +58,10 @@ class Released:
             f"{int(self.steps)} of {np.shape(self.scores)[0]} releases; the last one {how} the check",
             f"ex-post epsilon {rounded_up(epsilon)}: {result.definition}",
         ]
-        if result.order is not None:
+        if isinstance(result.definition, RenyiExPost | ZCDPExPost | GDPExPost):
             markov, tight = (
-                rounded_up(float(approximate_epsilon(epsilon, order=result.order, delta=delta, tight=tight)))
-                for tight in (False, True)
+                rounded_up(float(np.asarray(convert(result, to).epsilon)))
+                for to in (ProbabilisticExPost(delta), ApproximateExPost(delta))
             )
             lines.append(f"at delta {delta:g}: epsilon {markov} delta-probabilistic, {tight} delta-approximate ex-post")
         return "\n".join(lines)

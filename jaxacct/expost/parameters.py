@@ -35,19 +35,26 @@ def check_order(order: ArrayLike) -> None:
     check_sizes(order=order)
 
 
-def check_row(epsilons: ArrayLike) -> None:
+def check_row(epsilons: ArrayLike, name: str = "epsilons") -> None:
     """Raises ValueError unless ``epsilons`` are one row of budgets, positive where concrete."""
-    _validate.numbers(epsilons=epsilons)
+    _validate.numbers(**{name: epsilons})
     if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
-        raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
-    check_sizes(epsilons=epsilons)
+        raise ValueError(f"{name} must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
+    check_sizes(**{name: epsilons})
 
 
-def check_budgets(epsilons: ArrayLike) -> None:
+def check_budgets(epsilons: ArrayLike, name: str = "epsilons") -> None:
     """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
-    check_row(epsilons)
+    check_row(epsilons, name)
     if not _validate.is_traced(epsilons) and np.any(np.diff(np.asarray(epsilons, np.float64)) < 0):
-        raise ValueError(f"epsilons must not fall, got {np.asarray(epsilons).tolist()}")
+        raise ValueError(f"{name} must not fall, got {np.asarray(epsilons).tolist()}")
+
+
+def at_an_order(budgets: ArrayLike, order: float | None) -> tuple[ArrayLike, float]:
+    """Budgets and their order; without one they are rho, which is twice as much at order 2 (exactly, in any float)."""
+    if order is not None:
+        return budgets, order
+    return (budgets if _validate.is_traced(budgets) else np.asarray(budgets, np.float64)) * 2, 2.0
 
 
 def usable(*values: Array) -> Array:

@@ -5,7 +5,7 @@ together cost epsilons_i. That holds because the noise of release i - 1 is the n
 independent of the data, so the earlier releases are post-processings of the latest.
 
 Gaussian, ex-post Rényi at one order: the variance of release i is T_i = order sensitivity^2 / (2 epsilons_i).
-Laplace, pure ex-post: the scale of release i is sensitivity / epsilons_i.
+Laplace, pure ex-post: the scale of release i is sensitivity / epsilons_i. Gumbel: selections instead of values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.least import first_greatest
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["brownian_path", "brownian_step", "laplace_path", "precision_weighted_path"]
+__all__ = ["brownian_path", "brownian_step", "gumbel_path", "laplace_path", "precision_weighted_path"]
 
 
 def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
@@ -141,6 +142,59 @@ def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity:
     ``sensitivity`` is the l1 sensitivity of the whole tree; otherwise as `brownian_path`.
     """
     return _released(_laplace, key, value, epsilons, 2.0, sensitivity)
+
+
+def gumbel_path(key: Array, scores: ArrayLike, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Array:
+    """Positions of the best of ``scores`` under Gumbel noise of scale 2 sensitivity / epsilons_i, which shrinks.
+
+    Noise of the larger scale is that of the smaller one plus the logarithm of a positive stable variable of index
+    c = epsilons_i / epsilons_(i+1), at the smaller scale: with E exponential and E[e^(-t S)] = e^(-t^c), the variable
+    (E / S)^c is exponential. So each release is the exponential mechanism at its budget, and the first i are made from
+    the noisy scores of the i-th by randomness that no data enter. docs/theorems/gumbel-reduction.md has what they cost.
+
+    Args:
+        key: a PRNG key that nothing else uses.
+        scores: shape (candidates,), at least 2.
+        epsilons: shape (m,), > 0, nowhere falling.
+        sensitivity: the most that a score moves between neighbours, > 0, scalar.
+
+    Returns:
+        int32[m]. Where traced parameters or scores make no sense, every position is 0, whatever the scores.
+
+    Raises:
+        ValueError: concrete parameters out of range, or not of these shapes.
+    """
+    _validate.numbers(scores=scores)
+    if np.ndim(scores) != 1 or np.shape(scores)[0] < 2:
+        raise ValueError(f"scores must have shape (candidates,) with at least 2, got shape {np.shape(scores)}")
+    _validate.finite(scores=scores)
+    check_budgets(epsilons)
+    check_sizes(sensitivity=sensitivity)
+    _validate.number(sensitivity=sensitivity)
+    scores, *parameters = settled(scores, epsilons, sensitivity)
+    return _selected(key, scores, below(parameters[0]), above(parameters[1]))
+
+
+@reentrant_x64
+@jax.jit
+def _selected(key: Array, scores: ArrayLike, epsilons: ArrayLike, sensitivity: ArrayLike) -> Array:
+    scores, epsilons, sensitivity = (jnp.asarray(v, jnp.float64) for v in (scores, epsilons, sensitivity))
+    sane = jnp.all(epsilons[1:] >= epsilons[:-1]) & usable(epsilons[0], epsilons[-1], sensitivity)
+    sane = sane & jnp.all(jnp.isfinite(scores))
+    epsilons = jnp.where(sane, epsilons, 1.0)
+    first, second, third = jax.random.split(key, 3)
+    shape = (epsilons.size - 1, scores.size)
+    last = -jnp.log(-jnp.log(_noise.uniform(first, scores.shape))) / epsilons[-1]
+    # Kanter 1975, in logarithms; equal budgets have index 1, for which the variable is 1.
+    index = (epsilons[:-1] / epsilons[1:])[:, None]
+    angle = np.pi * _noise.uniform(second, shape)
+    shrunk = jnp.where(index < 1, 1.0 - index, 0.5)
+    size = jnp.log(jnp.sin(index * angle)) - jnp.log(jnp.sin(angle)) / index
+    size = size + shrunk / index * (jnp.log(jnp.sin(shrunk * angle)) - jnp.log(-jnp.log(_noise.uniform(third, shape))))
+    more = jnp.where(index < 1, size, 0.0) / epsilons[1:, None]
+    noise = jnp.cumsum(jnp.concatenate([last[None], more[::-1]]), axis=0)[::-1]
+    noisy = scores / (2.0 * sensitivity * UP) + noise
+    return jnp.where(sane, first_greatest(noisy), 0).astype(jnp.int32)
 
 
 def _released(

@@ -40,13 +40,14 @@ def release_until(
     Cost: with ``disjoint``, Algorithm 1: the larger one of the mechanism's epsilon at the stop and the check's.
     Otherwise both may look at the same records and the epsilons add: given the sparse vector's threshold noise, its
     answers' likelihood ratios are bounded on every path, so they multiply with those of the releases (adaptive
-    composition, Section 4). The definition is Rényi at the common order, or pure where both are.
+    composition, Section 4). The definition is Rényi at the common order, GDP where neither has one, or pure where both
+    are.
 
     Args:
         accurate: the score of a release, higher is better; a scalar. It closes over the private validation data, and
             its sensitivity is the check's, rounding included: see :mod:`jaxacct.expost.checks`.
-        mechanism: `Brownian`, `PrecisionWeighted`, `LaplaceReduction`, `Doubling`, or any `Source`. It holds
-            the private value.
+        mechanism: `Brownian`, `PrecisionWeighted`, `LaplaceReduction`, `GumbelReduction`, `Doubling`, or any `Source`.
+            It holds the private value.
         epsilons: shape (m,), public budgets in the order they are tried.
         check: `PlainGaussian`, `SparseVector`, `AboveThreshold`, `PublicScore`, or any `Check`.
         key: a PRNG key that nothing else uses and nobody else knows: ``jax.random.key(seed)`` has few seeds;
@@ -80,12 +81,12 @@ def release_until(
         return carried, passes, score
 
     def so_far(steps: int, _: None) -> Array:
-        return np.asarray(mechanism.spent(epsilons))[steps - 1]
+        return np.asarray(mechanism.spent(epsilons, path))[steps - 1]
 
     private = (key, path, state, epsilons, check)
     steps, passed, scores, _ = loop(attempt, None, count, private, so_far, progress)
     release = jax.tree.map(lambda leaf: leaf[steps - 1], path)
-    spent = _at(mechanism.spent(epsilons), steps - 1)
+    spent = _at(mechanism.spent(epsilons, path), steps - 1)
     return Released(_cost(mechanism.definition, check, spent, disjoint, release), steps, passed, scores)
 
 

@@ -1,16 +1,18 @@
 """What `release_until` releases: a private value behind a noise-reduction mechanism.
 
-A source has ``definition``, ``path(key, epsilons)`` (all releases, with a leading axis) and ``spent(epsilons)`` (the
-ex-post epsilon of the first i releases, for every i). Anything with these three will do.
+A source has ``definition``, ``path(key, epsilons)`` (all releases, with a leading axis) and ``spent(epsilons, path)``
+(the ex-post epsilon of the first i releases, for every i). Anything with these three will do.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -20,9 +22,18 @@ from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.definitions import AtOneOrder, Definition, PureExPost
-from jaxacct.expost.parameters import UP, check_order, check_row, check_sizes, usable, usable_order
-from jaxacct.expost.reduction import brownian_path, laplace_path, precision_weighted_path
+from jaxacct.expost.definitions import Definition, OfGaussians, PureExPost
+from jaxacct.expost.parameters import (
+    UP,
+    at_an_order,
+    check_budgets,
+    check_order,
+    check_row,
+    check_sizes,
+    usable,
+    usable_order,
+)
+from jaxacct.expost.reduction import brownian_path, gumbel_path, laplace_path, precision_weighted_path
 from jaxacct.filters.amounts import caller_dtype
 
 
@@ -38,36 +49,45 @@ class Source(Protocol):
         """All releases, a pytree with a leading axis of the budgets; private until released one by one."""
         ...
 
-    def spent(self, epsilons: ArrayLike) -> ArrayLike:
-        """The ex-post epsilon of releases 1 to i, shape (m,), float64 where the budgets are concrete."""
+    def spent(self, epsilons: ArrayLike, path: Any) -> ArrayLike:
+        """The ex-post epsilon of releases 1 to i, shape (m,), float64 where the budgets are concrete.
+
+        Entry i may depend on these releases, the first i of ``path``, and on no later ones.
+        """
         ...
 
 
 class _Reduction:
     """Sources whose latest release holds all earlier ones: they cost what the latest one does."""
 
-    def spent(self, epsilons: ArrayLike) -> ArrayLike:
+    def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:
         """The budgets: the first i releases cost what the i-th does alone."""
         return epsilons
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Gaussian(AtOneOrder):
+class _Gaussian(OfGaussians):
     """Sources with Gaussian noise.
 
     Attributes:
         value: array or pytree.
         sensitivity: l2 sensitivity of the whole tree.
-        order: above 1, concrete.
+        order: above 1, concrete; without it budgets are rho and count under `GDPExPost`.
     """
 
     value: object
     sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
+    order: float | None = dataclasses.field(default=None, metadata={"static": True})
 
     def __post_init__(self) -> None:
-        _validate.scalar(check_order, order=self.order)
+        if self.order is not None:
+            _validate.scalar(check_order, order=self.order)
         check_sizes(sensitivity=self.sensitivity)
+
+    def _path(self, draw: Callable[..., Any], key: Array, epsilons: ArrayLike) -> Any:
+        check_budgets(epsilons)
+        epsilons, order = at_an_order(epsilons, self.order)
+        return draw(key, self.value, epsilons, order=order, sensitivity=self.sensitivity)
 
 
 @_register
@@ -76,7 +96,7 @@ class Brownian(_Reduction, _Gaussian):
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, as a pytree with a leading axis of the budgets."""
-        return brownian_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+        return self._path(brownian_path, key, epsilons)
 
 
 @_register
@@ -85,7 +105,7 @@ class PrecisionWeighted(_Reduction, _Gaussian):
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, as a pytree with a leading axis of the budgets."""
-        return precision_weighted_path(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+        return self._path(precision_weighted_path, key, epsilons)
 
 
 @_register
@@ -106,6 +126,41 @@ class LaplaceReduction(_Reduction):
 
 
 @_register
+class GumbelReduction:
+    """The exponential mechanism with noise reduction: the best candidate under Gumbel noise that shrinks.
+
+    Release i is a position, drawn with probability proportional to exp(epsilons_i u / (2 sensitivity)): the exponential
+    mechanism at epsilons_i exactly. The first i releases together are pure ex-post private at d epsilons_i, d the
+    number of *different* positions among them, at most one less than there are candidates. See `gumbel_path`. Fresh
+    draws cost epsilons_1 + ... + epsilons_i instead; under `ZCDPExPost`, an eighth of the sum of their squares.
+
+    Attributes:
+        scores: u, shape (candidates,), at least 2.
+        sensitivity: the most that a score moves between neighbours, > 0.
+    """
+
+    scores: ArrayLike
+    sensitivity: ArrayLike
+
+    definition: ClassVar[Definition] = PureExPost()
+
+    def __post_init__(self) -> None:
+        check_sizes(sensitivity=self.sensitivity)
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Array:
+        """All selected positions, int32[m]."""
+        return gumbel_path(key, self.scores, epsilons, sensitivity=self.sensitivity)
+
+    @reentrant_x64
+    def spent(self, epsilons: ArrayLike, path: ArrayLike) -> Array:
+        """Different positions so far times the budget, rounded up."""
+        chosen = jnp.asarray(path)
+        earlier = jnp.tril(chosen[:, None] == chosen[None, :], -1).any(-1)
+        different = jnp.minimum(jnp.cumsum(~earlier), np.shape(self.scores)[0] - 1)
+        return inflated(different * jnp.asarray(epsilons, jnp.float64), 2.0**-52)
+
+
+@_register
 class Doubling(_Gaussian):
     """The baseline without noise reduction: a fresh Gaussian release for every budget, whose costs add up.
 
@@ -117,12 +172,13 @@ class Doubling(_Gaussian):
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, independent of one another given the value."""
         check_row(epsilons)
+        epsilons, order = at_an_order(epsilons, self.order)
         (value, row, scale), dtype = settled(self.value, epsilons, self.sensitivity), caller_dtype()
         row, scale = below(row), above(scale)
         with jax.enable_x64(True):
             row, scale = jnp.asarray(row, jnp.float64), jnp.asarray(scale, jnp.float64)
-            sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(self.order))
-            sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * self.order / row) * UP, jnp.nan)
+            sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
+            sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
 
             def draw(leaf_key: Array, leaf: Array) -> Array:
                 noise = _noise.normal(leaf_key, (row.size, *leaf.shape))
@@ -131,7 +187,7 @@ class Doubling(_Gaussian):
             return _noise.released(key, draw, dtype, value)
 
     @reentrant_x64
-    def spent(self, epsilons: ArrayLike) -> ArrayLike:
+    def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)
         return inflated(jnp.cumsum(row), 2.0**-50 * row.shape[0])

@@ -58,7 +58,7 @@ from jaxacct.filters.odometer import odometer
 from jaxacct.filters.prices.entries import gaussian_menu
 from jaxacct.filters.prices.menu import constant_schedules, menu
 from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
-from jaxacct.filters.prices.units import MenuState as MenuState
+from jaxacct.filters.prices.table import MenuState as MenuState
 from jaxacct.filters.reasons import Reason, sentence
 from jaxacct.filters.residues.any_family import check_residue, residue
 from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState

@@ -24,8 +24,7 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.described import described
 from jaxacct.filters.marks import belongs, check_state, mark_of, put, static_of
-from jaxacct.filters.prices.menu import MenuFilter
-from jaxacct.filters.prices.units import MenuState
+from jaxacct.filters.prices.table import MenuState, TableFilter
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue
 from jaxacct.filters.residues.natural import NaturalFilter
 
@@ -74,7 +73,7 @@ def lower_budget(filter: Any, state: Any, lower: Any) -> Any:
     if type(filter) is not type(lower):
         raise ValueError(f"lower must be a filter of the kind of filter, {filter!r:.100}, got {lower!r:.100}")
     rule = next((rule for kind, rule in _RULES.items() if isinstance(filter, kind)), None)
-    if rule is None:
+    if rule is None or (isinstance(filter, TableFilter) and not (filter.fixed and lower.fixed)):
         raise ValueError(
             f"filter must be one whose states say what ran, got {filter!r:.100}: there is no proof that a smaller "
             "budget would have admitted it. Go on under it, or begin a run of its own under the smaller budget"
@@ -124,11 +123,11 @@ def _additive(filter: AdditiveFilter, state: Any, lower: AdditiveFilter) -> tupl
     return fits, jax.tree.map(lambda new, old: jnp.where(jnp.all(old == 0, -1, keepdims=True), old, new), made, state)
 
 
-def _menu(filter: MenuFilter, state: MenuState, lower: MenuFilter) -> tuple[Array, MenuState]:
+def _menu(filter: TableFilter, state: MenuState, lower: TableFilter) -> tuple[Array, MenuState]:
     """The dearest history that cost as much, and no more left than what is within both budgets."""
     if np.shape(filter.noise) != np.shape(lower.noise):
         raise ValueError("lower must be a menu of the very entries of filter")
-    if filter.curves is not None or lower.curves is not None:
+    if filter.promise is not None or lower.promise is not None:
         raise ValueError("filter and lower must be menus without online=True, whose prices depend on what is left")
     xp = array_module(state.spent, filter, lower)
     before, after = (xp.asarray(one.prices, np.int64) for one in (filter, lower))
@@ -161,6 +160,6 @@ def _natural(filter: NaturalFilter, state: Any, lower: NaturalFilter) -> tuple[A
 _RULES: dict[type, Rule] = {
     AdditiveFilter: _additive,
     GDPResidueFilter: lowered_residue,
-    MenuFilter: _menu,
+    TableFilter: _menu,
     NaturalFilter: _natural,
 }

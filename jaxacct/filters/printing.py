@@ -34,7 +34,10 @@ def share(fraction: object) -> str:
 
 
 def printed_as(name: str, *shown: str) -> Callable[[T], T]:
-    """Makes a filter print as the function that makes it, with the properties ``shown``; without any, as it says."""
+    """Makes a filter print as the function that makes it, with the properties ``shown``; without any, as it says.
+
+    A class that several functions make has no ``name`` here, and says itself by which one a filter was made.
+    """
 
     def represent(self: object) -> str:
         try:
@@ -45,7 +48,8 @@ def printed_as(name: str, *shown: str) -> Callable[[T], T]:
     def wrap(cls: T) -> T:
         if shown:
             cls.__repr__ = represent  # type: ignore[method-assign]
-        cls._name = name  # type: ignore[attr-defined]
+        if name:
+            cls._name = name  # type: ignore[attr-defined]
         return cls
 
     return wrap

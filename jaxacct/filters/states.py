@@ -30,7 +30,10 @@ _READINGS = (*_NOTHING, "spent", "fraction", "price", "epsilon", "loss_bound")
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def filter_class(state: type, name: str, *shown: str) -> Callable[[T], T]:
-    """Makes a class a pytree that keeps states of a type, and prints as the function ``name`` with properties."""
+    """Makes a class a pytree that keeps states of a type, and prints as the function ``name`` with properties.
+
+    Arguments are those of `printed_as`.
+    """
     return lambda cls: printed_as(name, *shown)(keeps(state)(mechanism(cls)))
 
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxacct import _validate
 from jaxacct._numerics.float32 import no_less
 from jaxacct.filters import Filter
-from jaxacct.training.clipping import global_norm
+from jaxacct.training.gradients.clipping import global_norm
+from jaxacct.training.gradients.noise import gaussian_tree
 from jaxacct.training.keys import RootKeys, fresh_keys, step_keys
-from jaxacct.training.noise import gaussian_tree
 from jaxacct.training.schedules import ReleasedValues, Schedule
 
 

@@ -135,7 +135,7 @@ class CertifiedAccountant(IAccountant):
         frame = inspect.currentframe()
         seen = rate_of_engine(None if frame is None else frame.f_back)
 
-        def hook(optimizer: Any) -> None:
+        def hook(optimizer: object) -> None:
             known = self._rate if seen is None else seen
             noise, rate = charged_step(optimizer, 1.0 if known is None else max(known, sample_rate))
             self.step(noise_multiplier=noise, sample_rate=rate)
@@ -179,7 +179,7 @@ class BudgetStop:
         self.state, self.steps = filter.init(), 0
         before = getattr(optimizer, "step_hook", None)
 
-        def hook(optimizer: Any) -> None:
+        def hook(optimizer: object) -> None:
             self._charge(optimizer)
             if before is not None:
                 before(optimizer)
@@ -229,7 +229,7 @@ class BudgetStop:
         admitted, state = self.filter.update(query, self.state)
         return bool(np.asarray(admitted)), state
 
-    def _charge(self, optimizer: Any) -> None:
+    def _charge(self, optimizer: object) -> None:
         noise, rate = charged_step(optimizer, self.rate)
         admitted, state = self._asked(noise, rate)
         if not admitted:

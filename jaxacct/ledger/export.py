@@ -42,7 +42,7 @@ _TAKEN_FOR = {
 }
 
 
-def _mechanism(query: Any, filter: object) -> Any:
+def _mechanism(query: object, filter: object) -> Any:
     if isinstance(query, tuple | list):
         raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
     if not is_scalar_query(query):

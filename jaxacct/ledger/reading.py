@@ -17,8 +17,8 @@ from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.additive.zcdp import ApproximateZCDPFilter
 from jaxacct.filters.base import Filter
-from jaxacct.filters.prices.menu import MenuFilter
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.guarantees import ParameterGuarantee
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
@@ -128,18 +128,18 @@ def read(
 
 
 _DELTA = 1e-5
-# What `spent` and `remaining` hold, by filter, and the fields of its guarantee that say so, where it has such.
-_NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "PureDPFilter": (("epsilon",), ("pure",)),
-    "ZCDPFilter": (("rho",), ("rho",)),
-    "ApproximateZCDPFilter": (("rho", "delta"), ("rho", "fails")),
-    "RenyiFilter": (("divergence",), ("rho",)),
-    "AnyOrderFilter": (("divergences",), ("rho",)),
-    "GDPFilter": (("mu",), ("mu",)),
-    "GDPResidueFilter": (("mu", "slack"), ("mu", "fails")),
-    "ApproximateGDPFilter": (("mean loss",), ("mu",)),
-    "NaturalApproximateDPFilter": (("delta",), ()),
-    "AdditiveProfileFilter": (("band masses",), ()),
+# What `spent` and `remaining` hold, by filter: the parameter of its guarantee, where it has one, and what may fail.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "PureDPFilter": ("epsilon",),
+    "ZCDPFilter": ("rho",),
+    "ApproximateZCDPFilter": ("rho", "delta"),
+    "RenyiFilter": ("divergence",),
+    "AnyOrderFilter": ("divergences",),
+    "GDPFilter": ("mu",),
+    "GDPResidueFilter": ("mu", "slack"),
+    "ApproximateGDPFilter": ("mean loss",),
+    "NaturalApproximateDPFilter": ("delta",),
+    "AdditiveProfileFilter": ("band masses",),
 }
 
 
@@ -161,20 +161,23 @@ def _part(budget: Filter, state: State, which: str) -> list[Value]:
 
 
 def _amount(budget: Filter, values: list[Value], delta: float) -> Amount:
-    names, fields = _NAMES.get(type(budget).__name__, (("units",), ()))
-    return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, fields, values, delta))
+    names = _NAMES.get(type(budget).__name__, ("units",))
+    return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, values, delta))
 
 
-def _epsilon(budget: Any, fields: tuple[str, ...], values: list[Value], delta: float) -> float | None:
-    """The epsilon of a budget of this size, ``fields`` of its guarantee; None where the filter's theorem has none."""
-    if not fields or isinstance(values[0], list) != isinstance(budget, AnyOrderFilter):
+def _epsilon(budget: Filter, values: list[Value], delta: float) -> float | None:
+    """The epsilon of a budget of this size; None where the filter's theorem has none."""
+    guarantee = budget.guarantee
+    if not isinstance(guarantee, ParameterGuarantee) or isinstance(values[0], list) != isinstance(
+        budget, AnyOrderFilter
+    ):
         return None
     sizes = [np.asarray(value, np.float64) for value in values]
     if not np.any(sizes[0] > 0) and all(fails <= delta for fails in sizes[1:]):
         return 0.0
     if isinstance(budget, ApproximateGDPFilter):
         sizes = [np.sqrt(2.0 * sizes[0])]
-    made = dataclasses.replace(budget.guarantee, **dict(zip(fields, sizes, strict=True)))
+    made = dataclasses.replace(guarantee, parameter=sizes[0], fails=sizes[1] if sizes[1:] else 0.0)
     return float(np.asarray(made.epsilon(delta)))
 
 
@@ -193,7 +196,7 @@ def _cost(policy: Policy, query: object, before: State, after: State, admitted: 
             if isinstance(budget, GDPResidueFilter):  # mu adds up in squares
                 new, old = pairs[0]
                 values[0] = np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
-        elif isinstance(budget, MenuFilter):  # of a box, prices move with what is left
+        elif isinstance(budget, TableFilter) and budget.fixed:  # of a box, prices move with what is left
             price = int(np.asarray(budget.price(query)))
             values = [price] if price < 2**31 - 1 else None
     if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
@@ -233,7 +236,7 @@ def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, other
             f"after it no residue of the budget is certain{' with so little left' if others else ''}: its loss may "
             "exceed what is left" + ", or have a tail that only a slack covers, and this filter has none" * none
         )
-    if isinstance(budget, SampledGaussianFilter):
+    if isinstance(budget, TableFilter) and not budget.fixed:
         with reproducible():
             fits = bool(budget.update(query, budget.init())[0])
         if fits:

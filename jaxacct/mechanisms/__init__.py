@@ -10,15 +10,15 @@ from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.random_allocation import RandomAllocation
 from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
 from jaxacct.mechanisms.randomized_response import ApproximateDP, PureDP, RandomizedResponse
-from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
+from jaxacct.mechanisms.samples.shuffled import Shuffled
+from jaxacct.mechanisms.samples.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.samples.user_level import UserLevel
+from jaxacct.mechanisms.samples.with_replacement import SampledWithReplacement
+from jaxacct.mechanisms.samples.without_replacement import SampledWithoutReplacement
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
-from jaxacct.mechanisms.shuffled import Shuffled
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
-from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
-from jaxacct.mechanisms.user_level import UserLevel
-from jaxacct.mechanisms.with_replacement import SampledWithReplacement
-from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
 __all__ = [
     "GDP",

@@ -16,10 +16,10 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
-from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
-from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.replaced.gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.replaced.table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import TablePair, Tabulated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times

@@ -11,9 +11,9 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Symmetric
-from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
+from jaxacct.mechanisms.pairs.replaced.laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.parameters import Rate, positive
 from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_laplace

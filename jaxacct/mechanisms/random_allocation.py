@@ -12,10 +12,10 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
-from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
+from jaxacct.mechanisms.pairs.replaced.table import AntipodalTablePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, Rate, poisson_rate, whole_number, whole_steps
-from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
 
 
 @mechanism

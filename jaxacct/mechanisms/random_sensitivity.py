@@ -12,9 +12,9 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.replaced.mixture import AntipodalMixturePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 

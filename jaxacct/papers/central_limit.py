@@ -8,7 +8,7 @@ So its numbers describe a limit and are no privacy guarantee; ``delta_over_const
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
-from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.samples.poisson import PoissonSampled
 from jaxacct.papers.moments import Moments, approximate_moments, loss_moments
 
 __all__ = ["CLT", "clt", "clt_of_box", "clt_of_budget"]
@@ -43,16 +43,16 @@ class CLT(NamedTuple):
     """
 
     mu: Array
-    phi: Any
+    phi: Array
     rho: Array
-    kappa: Any
-    v: Any
-    m_1: Any
-    eta_1: Any
-    m_2: Any
-    eta_2: Any
-    holds: Any
-    delta_over_constant: Any
+    kappa: Array
+    v: Array
+    m_1: Array
+    eta_1: Array
+    m_2: Array
+    eta_2: Array
+    holds: Array
+    delta_over_constant: Array
 
 
 def clt(mechanism: Mechanism, steps: ArrayLike = 1, *, relation: str = "remove") -> CLT:

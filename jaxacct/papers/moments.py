@@ -15,7 +15,7 @@ closed forms and integrals in the tests, certified for none.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -42,12 +42,12 @@ _LEAST_NOISE = 0.02
 class Moments(NamedTuple):
     """Of L = log dP/dQ for one run: mean, variance and third absolute central moment, under P and under Q."""
 
-    mean_p: Any
-    mean_q: Any
-    variance_p: Any
-    variance_q: Any
-    third_p: Any
-    third_q: Any
+    mean_p: Array
+    mean_q: Array
+    variance_p: Array
+    variance_q: Array
+    third_p: Array
+    third_q: Array
 
 
 class Approximation(NamedTuple):
@@ -122,7 +122,7 @@ def approximate_moments(mechanism: Mechanism, regime: str) -> Approximation:
         return concrete(Approximation(values, jax.tree.map(lambda a, b: a / b - 1.0, values, exact)))
 
 
-def _one_pair(mechanism: Mechanism, relation: str) -> Any:
+def _one_pair(mechanism: Mechanism, relation: str) -> Pair:
     (parts,) = directions(mechanism, relation)
     if len(parts) != 1:
         raise ValueError(f"mechanism must be one run, got {len(parts)} different ones; means and variances add up")
@@ -132,13 +132,13 @@ def _one_pair(mechanism: Mechanism, relation: str) -> Any:
     return pair
 
 
-def _reversed(mechanism: Mechanism, relation: str) -> Any:
+def _reversed(mechanism: Mechanism, relation: str) -> Pair:
     """The pair (Q, P): that of the other direction. Pairs of neighbours that are replaced go either way."""
     other = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
     return _one_pair(mechanism, other.get(relation, relation))
 
 
-def _by_atoms(pair: Pair, reverse: Any) -> Moments:
+def _by_atoms(pair: Pair, reverse: Array) -> Moments:
     """Moments of a pair from its atoms, and under Q those of the reversed pair's with the loss's sign turned."""
     if any(np.ndim(one.infinity()) for one in (pair, reverse)):
         raise ValueError("mechanism must have scalar parameters, but for Gaussians, got a batch of them")
@@ -166,7 +166,7 @@ def _of_atoms(pair: Pair) -> tuple[Array, Array, Array]:
 
 
 @compiled()
-def _moments(noise: Any, rate: Any, reverse: Any) -> Moments:
+def _moments(noise: Array, rate: Array, reverse: Array) -> Moments:
     found = mapped(lambda each: _some(*each), (noise, rate), 64)
     # The reverse pair exchanges P and Q and turns the loss's sign.
     swapped = Moments(-found.mean_q, -found.mean_p, found.variance_q, found.variance_p, found.third_q, found.third_p)
@@ -174,7 +174,7 @@ def _moments(noise: Any, rate: Any, reverse: Any) -> Moments:
     return jax.tree.map(lambda a, b: xp.where(reverse > 0.5, b, a), found, swapped)
 
 
-def _some(noise: Any, rate: Any) -> Moments:
+def _some(noise: Array, rate: Array) -> Moments:
     """Of some settings, shape ``(k,)``; nodes of the quadrature are the second axis."""
     xp = array_module(noise, rate)
     mu, rate = 1.0 / noise[:, None], rate[:, None]
@@ -182,7 +182,7 @@ def _some(noise: Any, rate: Any) -> Moments:
     start, end = -_REACH, _REACH + 3.0 * mu
     panels = np.arange(_PANELS) / _PANELS
 
-    def nodes(split: Any) -> tuple[Array, Array]:
+    def nodes(split: Array) -> tuple[Array, Array]:
         """Gauss-Legendre nodes and weights on panels on both sides of ``split``, where an integrand has a kink."""
         middle = xp.clip(split, start, end)
         edges = xp.concatenate([start + (middle - start) * panels, middle + (end - middle) * _EDGES], -1)
@@ -190,7 +190,7 @@ def _some(noise: Any, rate: Any) -> Moments:
         z = edges[:, :-1, None] + half * (1.0 + _NODES)
         return z.reshape(z.shape[0], -1), (half * _WEIGHTS).reshape(z.shape[0], -1)
 
-    def densities(z: Any) -> tuple[Any, Any, Any, Any]:
+    def densities(z: Array) -> tuple[Array, Array, Array, Array]:
         q_density = xp.exp(-0.5 * z**2) / (2.0 * np.pi) ** 0.5
         p_density = (1.0 - rate) * q_density + rate * xp.exp(-0.5 * (z - mu) ** 2) / (2.0 * np.pi) ** 0.5
         y = z * mu - 0.5 * mu**2
@@ -209,7 +209,7 @@ def _some(noise: Any, rate: Any) -> Moments:
     mean_p = xp.sum(weights * xp.where(near, q * series_p, p * loss - (p - q)), -1)
     mean_q = -xp.sum(weights * xp.where(near, q * series_q, (p - q) - q * loss), -1)
 
-    def central(mean: Any, under_p: bool) -> tuple[Array, Array]:
+    def central(mean: Array, under_p: bool) -> tuple[Array, Array]:
         mean = mean[:, None]
         # Where the loss is its mean; near its floor log(1 - rate) from e^mean - (1 - rate) itself.
         ratio = xp.expm1(mean) / rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def audits(
-    found: Sequence[Finding], at: ArrayLike, *, label: str | None = None, ax: Axes | None = None, **line: Any
+    found: Sequence[Finding], at: ArrayLike, *, label: str | None = None, ax: Axes | None = None, **line: object
 ) -> Axes:
     """Draws what audits found: the certified epsilon as a line, with a band down to the audited lower bound.
 

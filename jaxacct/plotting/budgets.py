@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ def budget(
     admitted: ArrayLike | None = None,
     label: str | None = None,
     ax: Axes | None = None,
-    **line: Any,
+    **line: object,
 ) -> Axes:
     """Draws the budget that is left, in per cent, against the step; a cross where the filter first refused.
 

@@ -33,7 +33,7 @@ def privacy_profile(
     relation: str = "add_or_remove",
     label: str | None = None,
     ax: Axes | None = None,
-    **line: Any,
+    **line: object,
 ) -> Axes:
     """Draws delta against epsilon, delta on a logarithmic scale.
 
@@ -92,7 +92,7 @@ def trade_off(
     smallest: float = 1e-6,
     label: str | None = None,
     ax: Axes | None = None,
-    **line: Any,
+    **line: object,
 ) -> Axes:
     """Draws the least type II error f(alpha) of every attack against its type I error alpha.
 

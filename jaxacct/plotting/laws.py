@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def pld(
     log: bool = False,
     label: str | None = None,
     ax: Axes | None = None,
-    **line: Any,
+    **line: object,
 ) -> Axes:
     """Draws where the privacy loss log dP/dQ has its mass under P.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -26,7 +25,7 @@ def count(
     sigma: Number | None = None,
     relation: str = "add_or_remove",
     max_rows: int = 1,
-    state: Any = None,
+    state: object = None,
     label: str = "",
 ) -> Released:
     """How many rows have a True, plus noise: a whole number, which may be negative.
@@ -65,7 +64,7 @@ def histogram(
     sigma: Number | None = None,
     relation: str = "add_or_remove",
     max_rows: int = 1,
-    state: Any = None,
+    state: object = None,
     label: str = "",
 ) -> Released:
     """How often each of ``bins`` occurs, each plus noise: ``{bin: whole number}``, also for those that do not occur.

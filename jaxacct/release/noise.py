@@ -48,7 +48,7 @@ class Noise:
         return one if sides == 1 else Composed([one], [sides])
 
 
-def noise(scale: Any, sigma: Any, step: Fraction = Fraction(1)) -> Noise:
+def noise(scale: object, sigma: object, step: Fraction = Fraction(1)) -> Noise:
     """The noise of one number in steps of ``step``; the least float64 that is no less than what was asked for."""
     given = {name: value for name, value in (("scale", scale), ("sigma", sigma)) if value is not None}
     if len(given) != 1:

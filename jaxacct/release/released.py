@@ -53,7 +53,7 @@ class Released:
 
 
 def released(
-    draw: Callable[[], Any], mechanism: Mechanism, budget: Ledger | Filter, state: Any, label: str
+    draw: Callable[[], Any], mechanism: Mechanism, budget: Ledger | Filter, state: object, label: str
 ) -> Released:
     """Charges ``mechanism`` and, if it is admitted, draws: a process that dies in between has paid for nothing."""
     if isinstance(budget, Ledger):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -29,7 +29,7 @@ def bounded_sum(
     grid: Number = 1,
     relation: str = "add_or_remove",
     max_rows: int = 1,
-    state: Any = None,
+    state: object = None,
     label: str = "",
 ) -> Released:
     """The sum of ``values``, each rounded to the ``grid`` and clamped to [lower, upper], plus noise on the grid.
@@ -67,12 +67,12 @@ def mean(
     *,
     lower: Number,
     upper: Number,
-    scale: Any = None,
-    sigma: Any = None,
+    scale: object = None,
+    sigma: object = None,
     grid: Number = 1,
     relation: str = "add_or_remove",
     max_rows: int = 1,
-    state: Any = None,
+    state: object = None,
     label: str = "",
 ) -> Released:
     """The mean of ``values``, rounded and clamped as in `jaxacct.release.bounded_sum`: a noisy sum over a noisy count.

@@ -93,11 +93,11 @@ def history_replayed(filter: Any, steps: list[StepRecord], drawn: dict[str, Any]
 
 def _runs_replayed(filter: Any, steps: list[StepRecord], mechanism: Mechanism, each: int) -> int:
     """The same where a run of the sampler's mechanism is paid for as a whole, at its first step."""
-    from jaxacct.filters.prices.menu import MenuFilter
+    from jaxacct.filters.prices.table import TableFilter
 
     state = filter.init()
     admitted = True
-    query = 0 if isinstance(filter, MenuFilter) else mechanism
+    query = 0 if isinstance(filter, TableFilter) and filter.fixed else mechanism
     for number, one in enumerate(steps):
         if number % each == 0:
             admitted, state = filter.update(query, state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class GDPSummary(NamedTuple):
 
     mu: Bounds
     regret: Bounds
-    describes_well: Any
+    describes_well: Array
     delta_aside: float
 
     def __str__(self) -> str:
@@ -91,7 +92,7 @@ def _log_delta(mu: Array, at: Array, side: int) -> Array:
     return np.asarray(log_delta_bounds(np.broadcast_to(mu, at.shape), at)[side])
 
 
-def _least(true_above: Any, at: Array) -> tuple[Array, Array]:
+def _least(true_above: Callable[[Array], Array], at: Array) -> tuple[Array, Array]:
     """Neighbours between which a test that is false for small mu and true for large ones becomes true."""
     low, high = np.full(at.shape[1:], 1e-8), np.full(at.shape[1:], 1e4)
     for _ in range(_HALVINGS):

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from jaxacct.training import demo, schedules
     from jaxacct.training.accuracy_first import fit_until_accurate, plan_rounds
     from jaxacct.training.budget import plan_budget
-    from jaxacct.training.clipping import clipped_gradient_sum, per_example_gradients
     from jaxacct.training.demo.models import from_flax
     from jaxacct.training.demo.report import make_report
     from jaxacct.training.durable_runs.run import durable_run
+    from jaxacct.training.gradients.clipping import clipped_gradient_sum, per_example_gradients
+    from jaxacct.training.gradients.noise import add_gaussian_noise
     from jaxacct.training.keys import RootKeys, fresh_keys, secure_keys, seeded_keys, step_keys
     from jaxacct.training.loop import accuracy, fit
-    from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import filtered_aggregate
     from jaxacct.training.release import noisy_gradient
     from jaxacct.training.samplers import sampler
@@ -42,9 +42,6 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.accuracy_first import divided as divided
     from jaxacct.training.budget import Budget as Budget
     from jaxacct.training.budget import planned_mechanism as planned_mechanism
-    from jaxacct.training.clipping import add_clipped as add_clipped
-    from jaxacct.training.clipping import global_norm as global_norm
-    from jaxacct.training.clipping import gradient_sum_of_sample as gradient_sum_of_sample
     from jaxacct.training.demo.models import Network as Network
     from jaxacct.training.demo.report import privacy_rows as privacy_rows
     from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
@@ -52,14 +49,17 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.demo.report import write_report as write_report
     from jaxacct.training.durable_runs.journal import Journal as Journal
     from jaxacct.training.durable_runs.run import DurableRun as DurableRun
-    from jaxacct.training.fixed_point import empty_sum as empty_sum
+    from jaxacct.training.gradients.clipping import add_clipped as add_clipped
+    from jaxacct.training.gradients.clipping import global_norm as global_norm
+    from jaxacct.training.gradients.clipping import gradient_sum_of_sample as gradient_sum_of_sample
+    from jaxacct.training.gradients.fixed_point import empty_sum as empty_sum
+    from jaxacct.training.gradients.noise import gaussian_tree as gaussian_tree
+    from jaxacct.training.gradients.noise import largest_sigma as largest_sigma
     from jaxacct.training.keys import StepKeys as StepKeys
     from jaxacct.training.keys import attempt_keys as attempt_keys
     from jaxacct.training.loop import FitResult as FitResult
     from jaxacct.training.loop import StepRecord as StepRecord
     from jaxacct.training.loop import stop_on_interrupt as stop_on_interrupt
-    from jaxacct.training.noise import gaussian_tree as gaussian_tree
-    from jaxacct.training.noise import largest_sigma as largest_sigma
     from jaxacct.training.optax_chain import FilteredAggregateState as FilteredAggregateState
     from jaxacct.training.samplers import Sampler as Sampler
     from jaxacct.training.sampling import Sample as Sample

@@ -13,7 +13,7 @@ from jaxacct import _validate
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
-from jaxacct.training.clipping import global_norm
+from jaxacct.training.gradients.clipping import global_norm
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.

@@ -38,9 +38,9 @@ from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Tree
-from jaxacct.training.cpu_forms import in_cpu_form
+from jaxacct.training.gradients.cpu_forms import in_cpu_form
+from jaxacct.training.gradients.noise import largest_sigma
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, step_keys
-from jaxacct.training.noise import largest_sigma
 from jaxacct.training.release import noisy_gradient
 from jaxacct.training.sampling import lanes_of, over_pieces, poisson_sample, sample_pieces
 from jaxacct.training.schedules import least_float32, step_mechanism

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.calibration import calibrate
-from jaxacct.filters.prices.menu import MenuFilter
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.samplers import Sampler, sampler
 from jaxacct.training.samplings import SAMPLINGS, batches_of_run
@@ -23,7 +23,7 @@ _MOST_RAISED = 2.0  # at which the search is given up
 
 def plan_batches(
     sampling: str, epsilon: float, delta: float, steps: int, rate: float, size: Any, largest: int | None, piece: int
-) -> tuple[Sampler, MenuFilter, int]:
+) -> tuple[Sampler, TableFilter, int]:
     """A sampler of the least noise, the filter that is asked with its mechanism, and the steps in whole runs of it.
 
     Arguments as in :func:`jaxacct.training.plan_budget`, which has checked the target.
@@ -51,7 +51,7 @@ def plan_batches(
         warnings.simplefilter("ignore", RuntimeWarning)  # a gap between proof and attack: the proof is what counts here
         least = float(calibrate(make, epsilon, delta, steps=runs).parameter)
 
-    def planned(noise: float) -> tuple[Sampler, MenuFilter] | None:
+    def planned(noise: float) -> tuple[Sampler, TableFilter] | None:
         found = sampler(make(least_float32(noise)), records, piece=min(int(piece), records))
         try:
             filter = found.filter(epsilon, delta)

@@ -39,6 +39,7 @@ FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu", *_UNIT
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _NEAR = 1.2  # of that noise: where a table asks for more, another filter is tried
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e8
+_LOW = 3.0  # order of a divergence
 _ONE_BY_ONE = 20_000  # steps that a residue is computed for
 
 
@@ -295,6 +296,10 @@ def _renyi(planned: Planned, epsilon: float, delta: float, rate: float, progress
     # more noise.
     whole = [order for order in ORDERS if order == int(order)]
     order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
+    if order <= _LOW:  # of a large epsilon, where fractions near 1 take up to a third less noise
+        low = [order for order in ORDERS if order <= _LOW]
+        rough = _least_noise(planned, within(low), epsilon, delta, precision=1e-2)
+        order = filters.plan_order(planned_mechanism(rough), delta, orders=low)
     chosen = _least_noise(planned, within([order]), epsilon, delta)
     return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")
 

@@ -14,11 +14,11 @@ from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.marks import belongs
 from jaxacct.training import checks as _check
-from jaxacct.training import fixed_point
-from jaxacct.training.clipping import add_clipped, global_norm
-from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.gradients import fixed_point
+from jaxacct.training.gradients.clipping import add_clipped, global_norm
+from jaxacct.training.gradients.fixed_point import FixedPointSum
+from jaxacct.training.gradients.noise import add_gaussian_noise, noise_length, usable_sigma
 from jaxacct.training.keys import RootKeys, check_roots, step_keys
-from jaxacct.training.noise import add_gaussian_noise, noise_length, usable_sigma
 from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_clipped
 
@@ -80,9 +80,9 @@ def filtered_aggregate(
     post-processing and no loss of privacy); give them as ``then`` to have them stand still as well.
 
     The update is (sum of clipped gradients + noise) / (rate * size): the expected size of the sample, never the
-    realised one. The sum is exact (:mod:`jaxacct.training.fixed_point`). Updates may also be a ``FixedPointSum`` from
-    :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm, which microbatches and shards; the last step
-    of an approximate GDP filter, which needs a smaller clip norm, is then refused.
+    realised one. The sum is exact (:mod:`jaxacct.training.gradients.fixed_point`). Updates may also be a
+    ``FixedPointSum`` from :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm, which microbatches and
+    shards; the last step of an approximate GDP filter, which needs a smaller clip norm, is then refused.
 
     Two updates from one state would use a step's noise twice; the loop must avoid that.
 

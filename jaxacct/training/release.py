@@ -10,9 +10,9 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
-from jaxacct.training.clipping import clipped_gradient_sum, gradient_sum_of_sample
+from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
+from jaxacct.training.gradients.noise import add_gaussian_noise, check_sigma
 from jaxacct.training.keys import StepKeys, check_step_keys
-from jaxacct.training.noise import add_gaussian_noise, check_sigma
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.sharding import ShardedExamples, number_of

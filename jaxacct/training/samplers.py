@@ -16,7 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters.prices.menu import MenuFilter, menu
+from jaxacct.filters.prices.menu import menu
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS
@@ -45,7 +46,7 @@ class Sampler:
     noise_multiplier: float
     draw: Callable[[jax.Array, ArrayLike], Sample]
 
-    def filter(self, epsilon: float, delta: float) -> MenuFilter:
+    def filter(self, epsilon: float, delta: float) -> TableFilter:
         """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
 
         Raises:
@@ -67,7 +68,7 @@ class Sampler:
         Raises:
             ValueError: a menu of several entries.
         """
-        if not isinstance(filter, MenuFilter):
+        if not (isinstance(filter, TableFilter) and filter.fixed):
             return self.mechanism
         if np.shape(filter.prices)[-1:] != (1,):
             raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(...)")

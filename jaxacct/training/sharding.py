@@ -56,9 +56,9 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: b
     """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
 
     Coins are thrown and lanes drawn for the whole data set from one key, every device clips its own part of the sample,
-    and whole numbers are added (:mod:`jaxacct.training.fixed_point`): the sum, the noise and hence the release are
-    those of one device, to the bit, provided that each example's own gradient is (same physical batch, and devices of
-    one kind, which the guarantee assumes as well: a record less must not put others on another kind of device).
+    and whole numbers are added (:mod:`jaxacct.training.gradients.fixed_point`): the sum, the noise and hence the
+    release are those of one device, to the bit, provided that each example's own gradient is (same physical batch, and
+    devices of one kind, which the guarantee assumes as well: a record less must not put others on another kind).
 
     Under ``jax.distributed`` every process calls this. The state goes through :func:`jaxacct.training.replicate`.
 

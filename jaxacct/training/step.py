@@ -19,9 +19,9 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.accounts import charged, gradient_norms, pays_for_each
 from jaxacct.training.checks import Loss
-from jaxacct.training.clipping import global_norm
+from jaxacct.training.gradients.clipping import global_norm
+from jaxacct.training.gradients.noise import noise_length, usable_sigma
 from jaxacct.training.keys import step_keys
-from jaxacct.training.noise import noise_length, usable_sigma
 from jaxacct.training.release import check_sampler, noisy_gradient
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.schedules import Schedule

@@ -15,6 +15,7 @@ BUDGETS, ORDER = np.array([0.05, 0.1, 0.4]), 8.0
 SOURCES = {
     "Brownian": expost.Brownian(0.5, sensitivity=0.01, order=ORDER),
     "Doubling": expost.Doubling(0.5, sensitivity=0.01, order=ORDER),
+    "GumbelReduction": expost.GumbelReduction(np.array([0.5, 0.2, 0.1]), sensitivity=0.01),
     "LaplaceReduction": expost.LaplaceReduction(0.5, sensitivity=0.01),
     "PrecisionWeighted": expost.PrecisionWeighted(0.5, sensitivity=0.01, order=ORDER),
 }
@@ -29,7 +30,9 @@ DEFINITIONS = {
     "ProbabilisticExPost": expost.ProbabilisticExPost(0.05),
     "PureExPost": expost.PureExPost(),
     "RenyiExPost": expost.RenyiExPost(ORDER),
+    "ZCDPExPost": expost.ZCDPExPost(),
 }
+UNDECIDED = {"GDPExPost"}  # of all stopping rules at once: no finite table decides it
 
 
 def test_every_public_one_has_a_case() -> None:
@@ -39,20 +42,21 @@ def test_every_public_one_has_a_case() -> None:
         (CHECKS, lambda kind: hasattr(kind, "ask")),
         (DEFINITIONS, lambda kind: issubclass(kind, expost.definitions.Definition)),
     ):
-        assert {name for name, kind in kinds.items() if belongs(kind)} == set(cases)
+        assert {name for name, kind in kinds.items() if belongs(kind)} - UNDECIDED == set(cases)
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_longer_release_never_costs_less_and_a_source_goes_through_its_tree(name: str) -> None:
     source = SOURCES[name]
-    spent = np.asarray(source.spent(BUDGETS))
+    path = source.path(jax.random.key(0), BUDGETS)
+    spent = np.asarray(source.spent(BUDGETS, path))
     assert spent.shape == BUDGETS.shape
     assert np.all(spent >= BUDGETS)
     assert np.all(np.diff(spent) >= 0)
     assert jax.eval_shape(source.path, jax.random.key(0), BUDGETS).shape == BUDGETS.shape
     again = jax.tree.unflatten(*jax.tree.flatten(source)[::-1])
     assert again.definition == source.definition
-    assert np.array_equal(again.spent(BUDGETS), spent)
+    assert np.array_equal(again.spent(BUDGETS, path), spent)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -17,15 +17,13 @@ from tests.contract.filter_cases import CASES, in_programs, law, leaves, play
 
 every_filter = pytest.mark.parametrize("name", CASES)
 
-ELSEWHERE = {"SampledGaussianFilter"}  # tests/filters/test_priced_box.py: its table takes seconds
-
 
 def test_every_public_filter_has_a_case_or_a_place_of_its_own():
     held = {type(case.make()).__name__ for case in CASES.values()}
     made = [getattr(make, "__annotations__", {}).get("return", "") for make in vars(filters).values() if callable(make)]
     public = {name for one in made for name in one.split(" | ") if name.endswith("Filter")}
     assert len(public) > 10
-    assert public - held == ELSEWHERE
+    assert public <= held
 
 
 @every_filter

@@ -10,8 +10,8 @@ import pytest
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters import Reason
 from tests.contract.filter_cases import CASES, leaves, play
-from tests.contract.test_individual_filters import CASES as EACH
-from tests.contract.test_individual_filters import NORMS
+from tests.contract.test_per_example_filters import CASES as EACH
+from tests.contract.test_per_example_filters import NORMS
 
 every_filter = pytest.mark.parametrize("name", CASES)
 

@@ -299,7 +299,7 @@ INDIVIDUAL = {
 
 
 @pytest.mark.parametrize("name", INDIVIDUAL)
-def test_individual_accounts_have_one_mark_and_nobody_takes_part_in_foreign_ones(name):
+def test_per_example_accounts_have_one_mark_and_nobody_takes_part_in_foreign_ones(name):
     make, step = INDIVIDUAL[name], PoissonSampled(Gaussian(5.0), 0.1) if name != "any" else Gaussian(5.0)
     ledger, norms = make(1.0, 4), np.full(4, 0.5, np.float32)
     state = ledger.init()

@@ -200,7 +200,8 @@ def test_post_process_keeps_epsilon_and_warns_only_where_something_is_lost():
 
 def test_table_1():
     rows = {PureExPost: (True, False), ProbabilisticExPost: (False, True), ApproximateExPost: (True, True)}
-    for kind, row in {**rows, RenyiExPost: (True, True)}.items():
+    ours = {expost.ZCDPExPost: (True, True), expost.GDPExPost: (True, True)}
+    for kind, row in {**rows, RenyiExPost: (True, True), **ours}.items():
         assert (kind.immune, kind.brownian) == row
         assert kind.source
 
@@ -229,7 +230,7 @@ def test_results_compose_stop_and_convert():
     ).definition == ProbabilisticExPost(1e-6)
     with pytest.raises(ValueError, match="share one definition and order"):
         expost.compose(renyi, ExPostResult(0, 0.1, RenyiExPost(8)))
-    with pytest.raises(ValueError, match="Rényi or pure"):
+    with pytest.raises(ValueError, match="must be ex-post Rényi, zCDP, GDP or pure"):
         expost.stopped_by(renyi, leaky)
     for have, to in (
         (renyi, PureExPost()),

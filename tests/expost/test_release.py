@@ -221,7 +221,7 @@ def test_nothing_is_promised_for_what_makes_no_sense():
         assert not found.passed
         assert np.all(np.isnan(found.scores))
         assert np.isinf(found.result.epsilon)
-    with pytest.raises(ValueError, match="one order"):
+    with pytest.raises(ValueError, match="one definition and order"):
         expost.release_until(
             accurate,
             expost.Brownian(VALUE, sensitivity=1, order=8),

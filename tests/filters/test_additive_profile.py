@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid
-from jaxacct.adversary import additive_profile, natural_approximate_dp
+from jaxacct import PLD, ApproximateDP, LossGrid
+from jaxacct.adversary import additive_profile, natural_approximate_dp, natural_filter_cost
 from jaxacct.mechanisms import RandomizedResponse
 from tests import stored
 
@@ -58,6 +58,22 @@ def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_tha
     assert float(guarantee.delta(1.0)) > 0.01
     bad = stored.law(np.full(401, np.nan), query.infinity_mass, query.grid)
     assert not bool(budget.update(bad, budget.init())[0])
+
+
+def test_the_guarantee_is_never_above_basic_composition_nor_below_the_true_cost():
+    epsilon, delta, rounds = 1.0, 1e-3, 16
+    guarantee = natural_approximate_dp(epsilon, delta, rounds=rounds).guarantee
+    assert float(guarantee.delta(rounds * epsilon)) <= rounds * delta
+    # 37.4 and 16.0 with one ladder, no count of all answers, and (T epsilon, T delta).
+    assert float(guarantee.epsilon(2.5 * delta)) < 21.7
+    assert float(guarantee.epsilon(20 * delta)) < 14.5
+    family = [RandomizedResponse(j / 13) for j in (1, 2, 8)] + [ApproximateDP(0.0, delta / 3)]
+    cost = natural_filter_cost(ApproximateDP(epsilon, delta), family, 12)
+    at = np.linspace(0.0, 3.0, 13)
+    assert np.all(cost.hockey_stick(at).lower <= np.asarray(guarantee.delta(at)))
+    assert float(cost.hockey_stick(epsilon).lower) == pytest.approx(2.646201e-3, rel=1e-6)
+    # A large epsilon: exponentials of its losses overflow.
+    assert float(natural_approximate_dp(4.0, 1e-6, rounds=1000).guarantee.epsilon(2e-3)) < 171.0
 
 
 def test_a_law_of_one_direction_is_charged_for_both():

@@ -114,7 +114,7 @@ def test_a_box_takes_its_loudest_corner_from_a_float32_program():
 
 
 @pytest.mark.parametrize("make", ["menu", "box"])
-def test_individual_accounts_take_the_entrys_numbers_from_a_float32_program(make):
+def test_per_example_accounts_take_the_entrys_numbers_from_a_float32_program(make):
     if make == "menu":
         made = filters.per_example(filters.menu(menu_of([(2.8, 0.05)]), **TARGET), examples=3)
     else:

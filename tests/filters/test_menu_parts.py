@@ -1,4 +1,4 @@
-"""Arguments and entries of priced menus."""
+"""Arguments and entries of menus."""
 
 from __future__ import annotations
 

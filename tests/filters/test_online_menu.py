@@ -7,7 +7,7 @@ import pytest
 
 import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
-from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS
+from tests.filters.test_menu import DELTA, EPSILON, MENU, POINTS
 
 NOWHERE = 2**31 - 1
 
@@ -16,10 +16,12 @@ NOWHERE = 2**31 - 1
 def online():
     made = filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
     again = filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
-    assert made.curves is not None
-    assert again.curves is not None
-    assert (made.curves.curves == again.curves.curves).all()  # from the disk
-    assert len(made.curves.curves) == int(made.budget) // made.curves.node + 2  # up to the first node above the budget
+    assert made.promise is not None
+    assert again.promise is not None
+    assert (made.promise.curves == again.promise.curves).all()  # from the disk
+    assert (
+        len(made.promise.curves) == int(made.budget) // made.promise.node + 2
+    )  # up to the first node above the budget
     return made
 
 
@@ -40,8 +42,8 @@ def test_what_lies_between_two_entries_pays_between_their_prices(online):
         for i, middle in enumerate(np.sqrt(np.array(sigmas[1:]) * sigmas[:-1])):
             price = online.price(off_menu(middle), state)
             assert prices[i + 1] < price < 0.9 * prices[i]
-            law = online.curves.law(off_menu(middle))
-            assert online.curves.certified(*law, budget - spent, price)
+            law = online.promise.law(off_menu(middle))
+            assert online.promise.certified(*law, budget - spent, price)
         louder, quieter = (online.price(off_menu(s), state) for s in (0.95 * sigmas[0], 1.5 * sigmas[-1]))
         assert prices[0] < louder < 1.5 * prices[0]
         assert 0.25 * prices[-1] < quieter < 0.7 * prices[-1]

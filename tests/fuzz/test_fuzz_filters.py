@@ -91,8 +91,8 @@ FILTERS = {
     "NaturalApproximateDPFilter": ("natural_approximate_dp", RandomizedResponse(0.1)),
     "NaturalFilter": ("natural", 0),
     "Odometer": ("odometer", Gaussian(10.0)),
-    "MenuFilter, online": ("online_menu", SAMPLED),
-    "MenuFilter": ("menu", SAMPLED),
+    "TableFilter, online": ("online_menu", SAMPLED),
+    "TableFilter": ("menu", SAMPLED),
     "PureDPFilter": ("pure_dp", RandomizedResponse(0.1)),
     "RenyiFilter": ("renyi", SAMPLED),
     "ResidueFilter": ("residue", RandomizedResponse(cases.STEP)),
@@ -100,17 +100,17 @@ FILTERS = {
     "ZCDPFilter": ("zcdp", Gaussian(10.0)),
 }
 EACH = {
-    "IndividualApproximateGDPFilter": ("each of approximate_gdp", SAMPLED),
-    "IndividualFilter": ("each of gdp", Gaussian(10.0)),
-    "IndividualMenuFilter": ("each of menu", SAMPLED),
+    "ApproximateGDPPerExampleFilter": ("each of approximate_gdp", SAMPLED),
+    "AnyPerExampleFilter": ("each of gdp", Gaussian(10.0)),
+    "TablePerExampleFilter": ("each of menu", SAMPLED),
 }
 GUARANTEES = {
-    "AnyOrderGuarantee": "renyi_any",
-    "GDPGuarantee": "gdp",
+    "ParameterGuarantee of several orders": "renyi_any",
+    "ParameterGuarantee of gdp": "gdp",
     "ProfileGuarantee": "natural",
-    "PureDPGuarantee": "pure_dp",
-    "RenyiGuarantee": "renyi",
-    "ZCDPGuarantee": "zcdp",
+    "ParameterGuarantee of pure_dp": "pure_dp",
+    "ParameterGuarantee of renyi": "renyi",
+    "ParameterGuarantee of zcdp": "zcdp",
 }
 CASES = {name: maker(name, arguments) for name, arguments in MAKERS.items()}
 CASES["menu"] = maker("menu", TINY)

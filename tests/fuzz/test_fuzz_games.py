@@ -97,6 +97,18 @@ CASES = {
     "adversary.adaptive_choice": case(
         adversary.adaptive_choice, first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=(*NAMED, "family")
     ),
+    "adversary.cost_of_adaptivity": case(
+        adversary.cost_of_adaptivity,
+        sound=within_one,
+        words=NAMED,
+        functions=("progress",),
+        queries=FAMILY,
+        epsilon=1.0,
+        delta=0.1,
+        blocks=3,
+        relation="remove",
+        progress=None,
+    ),
     "adversary.counterexample": case(adversary.counterexample, family=FAMILY, rounds=3, **FINITE, words=NAMED),
     "adversary.evaluate": case(
         adversary.evaluate,

@@ -29,6 +29,7 @@ EXPOST = {
     "ApproximateExPost": case(expost.ApproximateExPost, delta=1e-5),
     "Brownian": case(expost.Brownian, "value", **SOURCE),
     "Doubling": case(expost.Doubling, "value", **SOURCE),
+    "GumbelReduction": case(expost.GumbelReduction, scores=np.array([0.5, 0.1]), sensitivity=1.0),
     "LaplaceReduction": case(expost.LaplaceReduction, "value", value=1.0, sensitivity=1.0),
     "RenyiOdometer": case(expost.RenyiOdometer, order=8.0),
     "PlainGaussian": case(expost.PlainGaussian, **CHECK, order=8.0, checks=3),
@@ -51,10 +52,20 @@ EXPOST = {
         sensitivity=1.0,
     ),
     "convert": case(expost.convert, result=RESULT, to=expost.ApproximateExPost(1e-5)),
+    "convert with budgets": case(
+        expost.convert,
+        result=expost.ExPostResult(1.0, 1.0, expost.GDPExPost()),
+        to=expost.ApproximateExPost(1e-5),
+        order=8.0,
+        budgets=EPSILONS,
+    ),
     "ex_ante": case(expost.ex_ante, definition=expost.RenyiExPost(8.0), cap=1.0),
     "exact.excess": case(expost.exact.excess, definition=expost.PureExPost(), tables=TABLES, epsilons=EPSILONS),
     "exact.excess_of_pair": case(
         expost.exact.excess_of_pair, definition=expost.PureExPost(), p=TABLES[0], q=TABLES[1], epsilons=EPSILONS
+    ),
+    "reduction.gumbel_path": case(
+        expost.reduction.gumbel_path, "key", key=KEY, scores=np.array([0.5, 0.1]), epsilons=EPSILONS, sensitivity=1.0
     ),
     "reduction.laplace_path": case(expost.reduction.laplace_path, "key", "value", **PATH),
     "scales.plain_gaussian_scale": case(

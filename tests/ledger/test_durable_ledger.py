@@ -162,7 +162,7 @@ def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(t
     assert "(epsilon " in str(reading)
 
 
-def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(tmp_path, monkeypatch):
+def test_a_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "tables"))
     box = filters.sampled_gaussian(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
     with Ledger(tmp_path / "box.db", box, create=True) as ledger:

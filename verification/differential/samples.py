@@ -14,7 +14,7 @@ from mpmath import mpf
 
 from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
-from jaxacct.mechanisms.cut_cells import share_moved
+from jaxacct.mechanisms.samples.cut_cells import share_moved
 from verification.differential import truths
 from verification.differential.single_runs import SUM, Kind, log_uniform
 

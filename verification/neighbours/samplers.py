@@ -19,7 +19,7 @@ from mpmath import mpf
 
 from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
-from jaxacct.mechanisms.cut_cells import share_moved
+from jaxacct.mechanisms.samples.cut_cells import share_moved
 from tests.sound import exact
 
 Masses = tuple[list[Any], list[Any]]

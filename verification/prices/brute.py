@@ -111,7 +111,7 @@ def menu(scale: float = 1.0) -> dict[str, Any]:
         ledger = filters.menu(
             queries, epsilon=6 * math.log(2), delta=3e-2, unit=100, points=512, online=True, cache=False
         )
-        budget, promise = int(ledger.budget), ledger.curves
+        budget, promise = int(ledger.budget), ledger.promise
         assert promise is not None
         grid = promise.grid
         spent = [ledger.init()._replace(spent=on_device(np.int32(budget - left))) for left in range(budget + 1)]

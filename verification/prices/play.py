@@ -73,7 +73,7 @@ def best_play(
     """delta of the best play of a few queries, from below, for `remove`, over the promised delta.
 
     Args:
-        box: a `SampledGaussianFilter`.
+        box: a `TableFilter`.
         queries: (sigma, rate) of each.
         scale: what prices are multiplied by.
         levels: of the lattice of budgets; a divisor of `UNITS`.

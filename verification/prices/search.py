@@ -80,8 +80,8 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
             break
         if curves is None or count % 25 == 0:
             table = tables[count // 25 % len(tables)]
-            curves = Curves(table.family, float(rng.uniform()))
-        family = table.family
+            curves = Curves(table.promise, float(rng.uniform()))
+        family = table.promise
         assert family is not None
         count += 1
         # Half anywhere, half near the end, where prices move most.

@@ -1,11 +1,11 @@
 """The ladder of loss bands behind the additive filter, and what that filter and the natural one guarantee.
 
 A symmetric loss L falls into band i with probability p_i = P(e_(i-1) < |L| <= e_i) and is dominated by randomized
-response at a random e_i, drawn with p (generalised randomised response). The ladder is dyadic, e_i = 2^(i-k+2) epsilon
-for i < k and e_k = inf, with k = 3 + ceil(log2 T). A natural (epsilon, delta) filter on T symmetric queries lets
-through at most b_i in band i in sum (Theorem 14), so at most n_i answers of band i but for the Chernoff tails of a sum
-of adaptively chosen Bernoullis (Theorem 16), and the whole is dominated by prod_i RR(e_i)^n_i next to a failure
-(Theorems 9 and 15 of the residue paper; constants derived for this library, as the paper's printed text lost them).
+response at a random e_i, drawn with p (generalised randomised response). The finite ends double up to ``top`` epsilon,
+and the last band is without end. A natural (epsilon, delta) filter on T symmetric queries lets through at most b_i in
+band i in sum (Theorem 14), so at most n_i answers of band i but for the Chernoff tails of a sum of adaptively chosen
+Bernoullis (Theorem 16), T answers in all, and the whole is dominated by their product next to a failure (Theorems 9 and
+15 of the residue paper; the constants and their proofs are in docs/theorems/additive-filter.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ladder(NamedTuple):
     Attributes:
         epsilons: upper ends, shape ``(k,)``, the last inf.
         budgets: b, shape ``(k,)``.
-        answers: n of bands 1 to k - 1.
+        answers: n of bands 1 to k - 1, T at most in all.
         failure: probability that some band needs more, b_k included.
     """
 
@@ -45,6 +45,11 @@ class Ladder(NamedTuple):
     budgets: np.ndarray
     answers: np.ndarray
     failure: float
+
+
+def _above(top: float, epsilon: float) -> float:
+    """The hockey stick at e^epsilon of randomized response at ``top``, rounded down."""
+    return deflated(-math.expm1(epsilon - top) / (1.0 + math.exp(-top)), 16.0 * EPS)
 
 
 def _check(epsilon: float, delta: float, rounds: int) -> float:
@@ -55,7 +60,7 @@ def _check(epsilon: float, delta: float, rounds: int) -> float:
     _validate.probability(delta=delta)
     _validate.at_least(1e-300, delta=delta)
     _validate.count(rounds=rounds)
-    h = deflated(math.expm1(epsilon) / (math.exp(epsilon) + math.exp(-epsilon)), 16.0 * EPS)
+    h = _above(2.0 * epsilon, epsilon)
     if not delta < min(0.5, h):
         raise ValueError(f"delta must be below min(1/2, {h:.6g}) for Theorem 9 at this epsilon, got {delta:g}")
     return h
@@ -79,62 +84,105 @@ def _tail(budget: float, count: int) -> float:
     return inflated(min(power, chernoff), 1e-9)
 
 
-def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
-    """The ladder with b_i = min(T, M_i + 1), M_i the most runs of RR(e_(i-1)) that are (epsilon, 2 delta)-DP."""
-    h = _check(epsilon, delta, rounds)
+def ladder(epsilon: float, delta: float, rounds: int, top: float = 2.0) -> Ladder:
+    """The ladder whose last finite end is ``top`` epsilon; its failure is inf where delta is too large for it.
+
+    b_i = min(T, M_i + 1, -ln(1 - delta / h_i)), M_i the most runs of RR(e_(i-1)) that are (epsilon, 2 delta)-DP and h_i
+    the hockey stick of one.
+    """
+    _check(epsilon, delta, rounds)
     _validate.at_most(_MOST_ROUNDS, rounds=rounds)
-    k = 3 + math.ceil(math.log2(rounds))
-    ends = [epsilon * 2.0 ** (i - k + 2) for i in range(1, k)]
+    finite = 1 + math.ceil(math.log2(top * rounds))
+    ends = [top * epsilon * 2.0 ** (i - finite) for i in range(1, finite + 1)]
+
+    def alone(end: float) -> float:
+        """-ln(1 - delta / h): how much of it lets a single answer break (epsilon, delta)."""
+        h = _above(end, epsilon)
+        return inflated(-math.log1p(-delta / h), 8.0 * EPS) if h > delta else math.inf
+
     budgets = [float(rounds)]
-    for i in range(2, k):
+    for end in ends[:-1]:
         # The hockey stick grows with the count; a count that is too high only makes the bound larger.
-        end, most = ends[i - 2], inflated(2.0 * delta, 1e-9)
+        most = inflated(2.0 * delta, 1e-9)
         runs = last(lambda n: _response_power(end, n, epsilon) <= most, 0, int(rounds) + 1)  # noqa: B023
-        budgets.append(float(min(runs + 1, rounds)))
-    budgets.append(inflated(-math.log1p(-delta / h), 8.0 * EPS))
+        budgets.append(min(float(runs + 1), float(rounds), alone(end)))
+    budgets.append(alone(ends[-1]))
     answers, failure = [int(rounds)], budgets[-1]
-    share = delta / (k - 2)
+    share = delta / (len(budgets) - 2)
     for b in budgets[1:-1]:
         n = int(b)
         while n < rounds and _tail(b, n + 1) > share:
             n += 1
         answers.append(min(n, int(rounds)))
         failure += _tail(b, n + 1) if n < rounds else 0.0
-    return Ladder(np.array([*ends, np.inf]), np.array(budgets), np.array(answers), inflated(failure, 1e-12))
+    # T answers in all: one of a lower band is a post-processing of one of a higher band.
+    counts = np.minimum(answers, np.maximum(rounds - (np.cumsum(answers[::-1])[::-1] - answers), 0))
+    return Ladder(np.array([*ends, np.inf]), np.array(budgets), counts, inflated(failure, 1e-12))
+
+
+def copies(epsilon: float) -> int:
+    """The fewest runs of randomized response at ``epsilon`` that dominate one run at twice ``epsilon`` (Lemma 10).
+
+    5 from arcosh 2 = 1.31696 on, else 7.
+    """
+    return 5 if math.cosh(min(deflated(epsilon, 8.0 * EPS), 700.0)) >= inflated(2.0, 8.0 * EPS) else 7
 
 
 def closed_form(epsilon: float, delta: float, rounds: int) -> tuple[float, float]:
-    """(epsilon', delta') of Theorem 9: ((1 + (k - 2) r) eps, (1 + 2 (k - 2) r) delta - ln(1 - delta / h)).
+    """(epsilon', delta') of Theorem 9: ((1 + R) eps, (1 + 2 R) delta - ln(1 - delta / h)), R the sum of r over bands.
 
-    r = ceil(8 (2 + 2 sqrt(Lambda) + 2 Lambda / 3)) with Lambda = ln(k / delta).
+    r = ceil(m (2 + 2 sqrt(Lambda) + 2 Lambda / 3)) for each of the bands 2 to k - 1, Lambda = ln(k / delta), with
+    m = `copies` of the band's lower end.
     """
     h = _check(epsilon, delta, rounds)
     k = 3 + math.ceil(math.log2(rounds))
     size = math.log(k / delta)
-    r = math.ceil(inflated(8.0 * (2.0 + 2.0 * math.sqrt(size) + 2.0 / 3.0 * size), 1e-12))
+    each = inflated(2.0 + 2.0 * math.sqrt(size) + 2.0 / 3.0 * size, 1e-12)
+    r = sum(math.ceil(inflated(copies(epsilon * 2.0 ** (i - k + 1)) * each, 1e-12)) for i in range(2, k))
     up = 1.0 + 16.0 * EPS
-    return (1 + (k - 2) * r) * epsilon * up, ((1 + 2 * (k - 2) * r) * delta - math.log1p(-delta / h)) * up
+    return (1 + r) * epsilon * up, ((1 + 2 * r) * delta - math.log1p(-delta / h)) * up
+
+
+class Law(NamedTuple):
+    """A law of losses above 0, rising, whose hockey stick next to a failure is a bound.
+
+    Attributes:
+        losses: shape ``(n,)``.
+        above: masses from each loss on, in sum; shape ``(n + 1,)``.
+        tilted: the same of masses times exp(-loss).
+        failure: added to the hockey stick, the rounding of the masses included.
+    """
+
+    losses: np.ndarray
+    above: np.ndarray
+    tilted: np.ndarray
+    failure: float
+
+    def delta(self, epsilon: np.ndarray) -> np.ndarray:
+        """The bound at ``epsilon`` >= 0, rounded up; shape of ``epsilon``."""
+        at = np.minimum(epsilon, min(self.losses[-1], 700.0))  # beyond, the exponential overflows
+        first = np.searchsorted(self.losses, at, side="right")
+        value = self.above[first] - np.exp(at) * self.tilted[first]
+        # A sum of n terms is off by n units of itself, and so is the other one.
+        return inflated(np.maximum(value, 0.0) + 8.0 * EPS * (self.losses.size + 8) * self.above[first], 1e-9) + (
+            self.failure
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LadderGuarantee:
-    """The best of Theorem 9 in closed form, its product of responses on a lattice, and basic composition.
+    """The best of Theorem 9 in closed form and of products of responses on lattices.
 
     Attributes:
         closed: (epsilon', delta') of Theorem 9 or 15.
-        trivial: (T epsilon, T delta) where every query is within the budget by itself, else None.
-        losses: the lattice of the product of responses, rising; empty where it would be too long.
-        masses: its law, shape of ``losses``.
-        failure: what is added to its hockey stick.
+        laws: of the products. The natural filter has one for each of several ladders, and that of T queries of which
+            each is (epsilon, delta)-DP.
         statement: the theorem and its assumptions.
         is_bound: always True.
     """
 
     closed: tuple[float, float]
-    trivial: tuple[float, float] | None
-    losses: np.ndarray
-    masses: np.ndarray
-    failure: float
+    laws: list[Law]
     statement: str
     is_bound: bool = True
 
@@ -142,38 +190,33 @@ class LadderGuarantee:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
         _validate.nonnegative(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
-        found = np.ones(at.shape)
-        for point in filter(None, (self.closed, self.trivial)):
-            found = np.where(at >= point[0], np.minimum(found, point[1]), found)
-        if self.losses.size:
-            values = [np.sum(self.masses * -np.expm1(np.minimum(e - self.losses, 0.0))) for e in at.reshape(-1)]
-            value = inflated(np.asarray(values).reshape(at.shape), 1e-9) + self.failure
-            found = np.minimum(found, value)
-        return _float64(np.minimum(found, 1.0))
+        found = np.where(at >= self.closed[0], min(self.closed[1], 1.0), 1.0)
+        for law in self.laws:
+            found = np.minimum(found, law.delta(at))
+        return _float64(found)
 
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least known epsilon at ``delta`` in (0, 1), rounded up; float64, inf where no bound reaches ``delta``."""
         _validate.probability(delta=delta)
         wanted = np.asarray(delta, np.float64)
-
-        def one(value: float) -> float:
-            high = max([p[0] for p in (self.closed, self.trivial) if p] + [float(self.losses.max(initial=0.0))])
-            if float(self.delta(high)) > value:
-                return np.inf
-            low = 0.0
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                low, high = (low, middle) if float(self.delta(middle)) <= value else (middle, high)
-            return high
-
-        return _float64(np.array([one(float(v)) for v in wanted.reshape(-1)]).reshape(wanted.shape))
+        high = np.full(wanted.shape, self._highest())
+        low = np.zeros(wanted.shape)
+        reached = np.asarray(self.delta(high)) <= wanted
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            fits = np.asarray(self.delta(middle)) <= wanted
+            low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+        return _float64(np.where(reached, high, np.inf))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as elsewhere."""
-        ends = [point[0] for point in (self.closed, self.trivial) if point]
-        most = min(max(float(self.losses.max(initial=0.0)), *ends), 600.0)
-        epsilons = np.unique([*np.linspace(0.0, most, 800), *ends])
+        ends = [self.closed[0], *(float(law.losses[-1]) for law in self.laws)]
+        epsilons = np.unique([*np.linspace(0.0, min(self._highest(), 600.0), 800), *np.minimum(ends, 600.0)])
         return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
+
+    def _highest(self) -> float:
+        """An epsilon from which on delta no longer falls."""
+        return max([self.closed[0], *(float(law.losses[-1]) for law in self.laws)])
 
 
 @reentrant_x64
@@ -181,37 +224,52 @@ def _float64(value: np.ndarray) -> Array:
     return on_device(np.asarray(value, np.float64))
 
 
-def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:
-    """``(losses, masses, error)`` of prod_(i<k) RR(e_i)^n_i; its hockey sticks are off by at most ``error``.
+def product_law(bands: Ladder) -> Law:
+    """The law of prod_(i<k) RR(e_i)^n_i; where its lattice were too long, the largest loss alone.
 
     By one inverse FFT of the product of (p e^(iw) + (1 - p) e^(-iw))^n, each factor good to 16 n units of itself. So
     the masses are off by that share of their Euclidean norm, and a sum of N of them by sqrt(N) as much. The transform
     itself is off by 8 units a level (docs/proofs/fft.md, lemma 1); 128 are charged.
     """
-    finite = bands.epsilons[:-1]
+    asked = np.flatnonzero(bands.answers)
+    finite, answers = bands.epsilons[asked], bands.answers[asked]
     strides = np.rint(finite / finite[0]).astype(np.int64)
-    reach = int(np.sum(strides * bands.answers))
+    reach = int(np.sum(strides * answers))
     size = 1 << (2 * reach + 1).bit_length()
     if size > _MOST:
-        return np.zeros(0), np.zeros(0), 0.0
+        most = np.array([inflated(reach * finite[0], 8.0 * EPS)])
+        return _law(most, np.ones(1), bands.failure)
     frequency = np.arange(size // 2 + 1)
     log = np.zeros(frequency.size, complex)
-    for stride, epsilon, count in zip(strides, finite, bands.answers, strict=True):
+    for stride, epsilon, count in zip(strides, finite, answers, strict=True):
         # exp(-i w stride) with w = 2 pi f / size, reduced exactly before the cosine is taken.
         angle = 2.0 * np.pi / size * ((frequency * stride) % size)
         p = 1.0 / (1.0 + np.exp(-epsilon))
         log = log + count * np.log(np.cos(angle) - 1j * (2.0 * p - 1.0) * np.sin(angle) + 0j)
     masses = np.fft.irfft(np.exp(log), size)
-    relative = (16.0 * float(np.sum(bands.answers)) + 64.0 * math.log2(size)) * EPS
+    relative = (16.0 * float(np.sum(answers)) + 64.0 * math.log2(size)) * EPS
     error = math.sqrt(size) * float(np.linalg.norm(masses)) * relative * 2.0
-    masses = np.concatenate([masses[size - reach :], masses[: reach + 1]])  # losses below 0 stand at the end
-    return np.arange(-reach, reach + 1) * finite[0], np.maximum(masses, 0.0), error
+    # Losses below 0 stand at the end of the transform, and no hockey stick from 1 on sees them.
+    return _law(np.arange(1, reach + 1) * finite[0], np.maximum(masses[1 : reach + 1], 0.0), bands.failure + error)
+
+
+def _law(losses: np.ndarray, masses: np.ndarray, failure: float) -> Law:
+    above, tilted = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (masses, masses * np.exp(-losses)))
+    return Law(losses, above, tilted, failure)
+
+
+_TOPS = (1.25, 1.5, 2.0, 3.0, 6.0)
+"""Of the ladders for the natural filter: low ones need a larger delta and fewer answers."""
 
 
 def guarantee_of(epsilon: float, delta: float, rounds: int, statement: str, *, natural: bool) -> LadderGuarantee:
-    """What the additive filter of these parameters guarantees, or, with one more bound, the natural one."""
-    bands = ladder(epsilon, delta, rounds)
-    losses, masses, error = product_law(bands)
-    trivial = (inflated(rounds * epsilon, EPS), inflated(rounds * delta, EPS)) if natural else None
-    made = closed_form(epsilon, delta, rounds)
-    return LadderGuarantee(made, trivial, losses, masses, bands.failure + error, statement)
+    """What the additive filter of these parameters guarantees, or what the natural one does, which is not larger.
+
+    The natural filter's queries fit the budgets of every ladder, and each of them is (epsilon, delta)-DP by itself.
+    """
+    bands = [ladder(epsilon, delta, rounds, top) for top in (_TOPS if natural else (2.0,))]
+    if natural:
+        revealed = inflated(-math.expm1(rounds * math.log1p(-delta)), 8.0 * EPS)
+        bands.append(Ladder(np.array([epsilon, np.inf]), np.array([rounds, delta]), np.array([rounds]), revealed))
+    laws = [product_law(one) for one in bands if one.failure < 1.0]
+    return LadderGuarantee(closed_form(epsilon, delta, rounds), laws, statement)

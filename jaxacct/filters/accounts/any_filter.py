@@ -5,7 +5,7 @@ norm), and contributes at most that norm, or nothing if refused. Then the whole 
 every data set with and without each example, in both directions (docs/proofs/filters.md, 6, has the proof; Feldman,
 Zrnic 2021 for Rényi divergence, Theorem 4.4 of the f-DP filters paper for its Algorithm 3).
 
-docs/how-to/individual-budgets.md says what that asks of the program around: above all that accounts, and whatever is
+docs/how-to/per-example-budgets.md says what that asks of the program around: above all that accounts, and whatever is
 computed from them, are never published.
 """
 
@@ -48,7 +48,7 @@ def for_each_example(guarantee: Any) -> Any:
     return dataclasses.replace(guarantee, statement=_STATEMENT + guarantee.statement)
 
 
-class IndividualState(NamedTuple):
+class PerExampleState(NamedTuple):
     """What a run carries, private: every example's state, the norm (float32) up to which it takes part, one mark."""
 
     each: Any
@@ -56,11 +56,11 @@ class IndividualState(NamedTuple):
     mark: Array | None = None
 
     def __repr__(self) -> str:
-        return f"IndividualState(private accounts, shape {jnp.shape(self.allowed)})"
+        return f"PerExampleState(private accounts, shape {jnp.shape(self.allowed)})"
 
 
-@filter_class(IndividualState, "per_example", "filter", "examples")
-class IndividualFilter(PerExampleReasons):
+@filter_class(PerExampleState, "per_example", "filter", "examples")
+class AnyPerExampleFilter(PerExampleReasons):
     """Any filter, once for each example; see `per_example`.
 
     Attributes:
@@ -76,11 +76,11 @@ class IndividualFilter(PerExampleReasons):
         """The scalar filter's guarantee for every example; a bound where that is one. See the module."""
         return for_each_example(self.filter.guarantee)
 
-    def init(self) -> IndividualState:
+    def init(self) -> PerExampleState:
         """The state in which nobody has spent anything."""
         one = put_for(self.filter, self.filter.init(), None)
         each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), one)
-        return IndividualState(each, jnp.zeros(self.examples, jnp.float32))
+        return PerExampleState(each, jnp.zeros(self.examples, jnp.float32))
 
     @property
     def _common(self) -> Any:
@@ -90,7 +90,7 @@ class IndividualFilter(PerExampleReasons):
         mark = mark_of(self.filter)
         return [] if mark is None else [row_of(mark)]
 
-    def update(self, query: object, norms: ArrayLike, state: IndividualState) -> tuple[Array, IndividualState]:
+    def update(self, query: object, norms: ArrayLike, state: PerExampleState) -> tuple[Array, PerExampleState]:
         """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
 
         Args:
@@ -106,7 +106,7 @@ class IndividualFilter(PerExampleReasons):
         check_query(query, self.examples)
         return _update(self.filter, query, given_norms(norms, self.examples), state)
 
-    def bounds(self, query: object, norms: ArrayLike, state: IndividualState) -> Array:
+    def bounds(self, query: object, norms: ArrayLike, state: PerExampleState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
         float32, shape ``(examples,)``. A filter with an ``update_clipped`` shortens the last step of each example to
@@ -115,20 +115,20 @@ class IndividualFilter(PerExampleReasons):
         del query, norms
         return state.allowed
 
-    def spent(self, state: IndividualState) -> Array:
+    def spent(self, state: PerExampleState) -> Array:
         """What each example has spent, in the filter's parameter. Private."""
         return _of_all(self.filter, "spent", state)
 
-    def remaining(self, state: IndividualState) -> Array:
+    def remaining(self, state: PerExampleState) -> Array:
         """What each example has left, in the filter's parameter. Private."""
         return _of_all(self.filter, "remaining", state)
 
-    def fraction(self, state: IndividualState) -> Array:
+    def fraction(self, state: PerExampleState) -> Array:
         """The share of its budget that each example has spent. Private."""
         return _of_all(self.filter, "fraction", state)
 
 
-def _of_all(filter: Any, which: str, state: IndividualState) -> Array:
+def _of_all(filter: Any, which: str, state: PerExampleState) -> Array:
     """A reading of everybody's state, whose marks are one."""
     own, read = mark_of(filter), getattr(filter, which)
     return jax.vmap(lambda one: read(put_for(filter, one, own)))(state.each)
@@ -137,7 +137,7 @@ def _of_all(filter: Any, which: str, state: IndividualState) -> Array:
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
 @reentrant_x64
 @jax.jit
-def _update(filter: Any, query: object, norms: Array, state: IndividualState) -> tuple[Array, IndividualState]:
+def _update(filter: Any, query: object, norms: Array, state: PerExampleState) -> tuple[Array, PerExampleState]:
     norms = settle_norms(norms, norms.shape[0])
     clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     clipped = jnp.where(norms > clip, clip, norms)
@@ -163,4 +163,4 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
         )
 
     allowed, each = jax.vmap(one)(asked, clipped, good, state.each)
-    return allowed > 0, IndividualState(each, allowed)
+    return allowed > 0, PerExampleState(each, allowed)

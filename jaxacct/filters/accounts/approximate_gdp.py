@@ -28,7 +28,7 @@ from jaxacct.filters.additive.approximate_gdp import (
     Parameters,
     sampled_parameters,
 )
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
@@ -39,7 +39,7 @@ _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32
 
 
 @filter_class(ExamplesState, "per_example", "common", "examples")
-class IndividualApproximateGDPFilter(PerExampleFilter):
+class ApproximateGDPPerExampleFilter(PerExampleFilter):
     """One budget B of mean privacy loss for each example; see `per_example`.
 
     An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
@@ -60,7 +60,7 @@ class IndividualApproximateGDPFilter(PerExampleFilter):
     examples: int = dataclasses.field(metadata={"static": True})
 
     @property
-    def guarantee(self) -> GDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """sqrt(2 B)-GDP for every example, in a limit: ``is_bound`` is False, and the statement says why."""
         found = for_each_example(self.common.guarantee)
         return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
@@ -123,7 +123,7 @@ def _is_one(parameters: Parameters, regime: str) -> tuple[Array, Array, Array, A
     return clip, sigma, rate, good & ((rate >= 0) & (rate < 0.2) if regime == "small" else (rate > 0.8) & (rate <= 1))
 
 
-def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: IndividualApproximateGDPFilter) -> Array:
+def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: ApproximateGDPPerExampleFilter) -> Array:
     """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
 
     In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:

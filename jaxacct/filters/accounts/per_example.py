@@ -6,20 +6,17 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxacct.filters.accounts.any_filter import IndividualFilter
-from jaxacct.filters.accounts.approximate_gdp import IndividualApproximateGDPFilter
+from jaxacct.filters.accounts.any_filter import AnyPerExampleFilter
+from jaxacct.filters.accounts.approximate_gdp import ApproximateGDPPerExampleFilter
 from jaxacct.filters.accounts.examples import check_examples
-from jaxacct.filters.accounts.menu import individual_menu
-from jaxacct.filters.accounts.sampled_gaussian import individual_box
+from jaxacct.filters.accounts.table import of_table
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.base import Filter
-from jaxacct.filters.prices.menu import MenuFilter
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.prices.table import TableFilter
 
 _FAST = {
-    ApproximateGDPFilter: IndividualApproximateGDPFilter,
-    SampledGaussianFilter: individual_box,
-    MenuFilter: individual_menu,
+    ApproximateGDPFilter: ApproximateGDPPerExampleFilter,
+    TableFilter: of_table,
 }
 _METHODS = ("init", "update", "spent", "remaining", "fraction")
 
@@ -30,7 +27,7 @@ def per_example(filter: Filter, *, examples: int) -> Any:
     With a common budget everybody pays for the clip norm, and the run ends when it is spent. Here each example pays for
     its own gradient, and drops out when its own budget is spent; the run goes on with the examples whose gradients are
     short. The guarantee is that of ``filter``, for every example and for add and remove alike (proof:
-    docs/proofs/filters.md). docs/how-to/individual-budgets.md lists what it requires of the surrounding program, above
+    docs/proofs/filters.md). docs/how-to/per-example-budgets.md lists what it requires of the surrounding program, above
     all that accounts, and who takes part, are never published.
 
     `sampled_gaussian`, `menu` and `approximate_gdp` keep one 32-bit word for each example, and are fast for millions;
@@ -62,4 +59,4 @@ def per_example(filter: Filter, *, examples: int) -> Any:
         raise ValueError(f"filter must be one of jaxacct.filters with one account, got {filter!r:.200}")
     if jnp.ndim(filter.guarantee.delta(1.0)):
         raise ValueError("filter must have a single budget, the same for everybody, got an array of budgets")
-    return _FAST.get(type(filter), IndividualFilter)(filter, examples)
+    return _FAST.get(type(filter), AnyPerExampleFilter)(filter, examples)

@@ -19,7 +19,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.papers.central_limit import CLT, clt_of_budget
@@ -58,11 +58,11 @@ class ApproximateGDPFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> GDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
         mu = array_module(budget).sqrt(2 * budget)
-        return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
+        return of_gdp(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.

@@ -13,7 +13,7 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import gaussian_of_law
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 
@@ -44,9 +44,9 @@ class GDPFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> GDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
-        return GDPGuarantee(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
+        return of_gdp(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
 
     def _cost(self, query: object) -> Array:
         with jax.enable_x64(True):

@@ -10,7 +10,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import PureDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_pure_dp
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -36,9 +36,9 @@ class PureDPFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> PureDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
-        return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
+        return of_pure_dp(amounts.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: object) -> ArrayLike:
         return pure_cost(query)

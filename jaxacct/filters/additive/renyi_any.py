@@ -24,7 +24,7 @@ from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import AnyOrderGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_any_order
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.states import filter_class
@@ -62,10 +62,10 @@ class AnyOrderFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> AnyOrderGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """The mixture's curve at the budgets (with the accounts' slack), a proven bound."""
         rho = amounts.admissible(self.pieces)
-        return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
+        return of_any_order(rho, self.orders, _STATEMENT)
 
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces, np.ndim(self.pieces) - 2)]

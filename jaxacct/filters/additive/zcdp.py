@@ -16,7 +16,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ZCDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_zcdp
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
@@ -53,9 +53,9 @@ class ZCDPFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> ZCDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
-        return ZCDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
+        return of_zcdp(amounts.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: object) -> ArrayLike:
         return concentrated_cost(query)
@@ -92,10 +92,10 @@ class ApproximateZCDPFilter(AdditiveFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> ZCDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
         rho, delta = (amounts.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
-        return ZCDPGuarantee(rho, _WITH_FAILURES, fails=delta)
+        return of_zcdp(rho, _WITH_FAILURES, fails=delta)
 
     @property
     def pieces(self) -> ApproximateZCDPState:

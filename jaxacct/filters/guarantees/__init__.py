@@ -1,21 +1,23 @@
 """What filters guarantee: a parameter of a known curve, or a whole privacy profile."""
 
 from jaxacct.filters.guarantees.of_parameters import (
-    AnyOrderGuarantee,
-    GDPGuarantee,
-    PureDPGuarantee,
-    RenyiGuarantee,
-    ZCDPGuarantee,
+    ParameterGuarantee,
+    of_any_order,
+    of_gdp,
+    of_pure_dp,
+    of_renyi,
+    of_zcdp,
 )
 from jaxacct.filters.guarantees.of_profiles import ProfileGuarantee, certified, raised
 
 __all__ = [
-    "AnyOrderGuarantee",
-    "GDPGuarantee",
+    "ParameterGuarantee",
     "ProfileGuarantee",
-    "PureDPGuarantee",
-    "RenyiGuarantee",
-    "ZCDPGuarantee",
     "certified",
+    "of_any_order",
+    "of_gdp",
+    "of_pure_dp",
+    "of_renyi",
+    "of_zcdp",
     "raised",
 ]

@@ -1,9 +1,10 @@
-"""Guarantees that are a parameter of a known curve: pure, GDP, zCDP and Rényi."""
+"""`ParameterGuarantee`: a parameter of a known curve (pure, GDP, zCDP, Rényi at one order or at several)."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -22,220 +23,162 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 
 
+class Curve(NamedTuple):
+    """A family of curves with one parameter (of several orders, one for each in its last axis)."""
+
+    parameter: str
+    epsilon: Callable[[Array, Array], Array]  # of the parameter and delta, rounded up; inside ``enable_x64``
+    delta: Callable[[Array, Array], Array]  # of the parameter and epsilon, likewise
+    mechanism: Callable[[Array], Mechanism]  # that has the curve
+    from_zero: bool = False  # whether there is an epsilon at delta 0
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class GDPGuarantee:
-    """mu-GDP of the whole interaction next to a (0, ``fails``)-DP step, or an approximation where not ``is_bound``.
+class ParameterGuarantee:
+    """A member of a family of curves for the whole interaction, next to a (0, ``fails``)-DP step.
+
+    The parameter has the name that it has in the family, too: ``mu`` (GDP), ``rho`` (zCDP, and the divergence in nats
+    at a Rényi filter's order or orders), ``pure``.
 
     Attributes:
-        mu: the GDP parameter, float64, the budget's shape.
+        curve: the family.
+        parameter: float64, the budget's shape (of several orders, with one more axis).
         statement: the theorem, its assumptions, and what the number is not.
-        is_bound: whether ``epsilon`` and ``delta`` are proven upper bounds.
-        fails: the delta beside it, float64, the budget's shape; 0 for plain GDP.
+        is_bound: whether ``epsilon`` and ``delta`` are proven upper bounds; False for an approximation.
+        fails: the delta beside the curve, float64, the budget's shape; 0 for the curve alone.
     """
 
-    mu: Array
+    curve: Curve
+    parameter: Array
     statement: str
     is_bound: bool = True
     fails: ArrayLike = 0.0
 
+    def __getattr__(self, name: str) -> Array:
+        if "curve" in vars(self) and name == self.curve.parameter:
+            return self.parameter
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    @reentrant_x64
     def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
-        return _epsilon_beside(gdp_epsilon, self.mu, self.fails, delta)
+        """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``.
 
+        Of pure privacy also at delta 0.
+        """
+        _validate.numbers(delta=delta)
+        zero = self.curve.from_zero and not _validate.is_traced(delta) and np.asarray(delta, np.float64) == 0
+        _validate.probability(delta=np.where(zero, 0.5, delta) if np.any(zero) else delta)
+        # The curve's at what is left of delta.
+        xp, fails, at = floats(self.fails, delta)
+        less = deflated(xp.maximum(deflated(at, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
+        rest = xp.where(fails == 0, at, less)
+        good = ((rest > 0) | self.curve.from_zero) & (fails >= 0)
+        _, value = floats(self.curve.epsilon(self.parameter, xp.where(good, rest, 0.5)))
+        return on_device(array_module(value, good).where(good, value, np.inf))
+
+    @reentrant_x64
     def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of mu-GDP, rounded up; float64."""
-        return _delta_beside(gdp_delta, self.mu, self.fails, epsilon)
+        """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of the curve, rounded up; float64."""
+        _validate.nonnegative(epsilon=epsilon)
+        xp, fails, value = floats(self.fails, self.curve.delta(self.parameter, epsilon))
+        value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
+        return on_device(xp.where(fails >= 0, value, 1.0))
 
+    @reentrant_x64
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve from above, one for each budget; a bound of the interaction's only if ``is_bound``.
 
+        Next to a step that fails, a mixture's hockey stick is at most the mixture of hockey sticks, and of anything it
+        is at most 1.
+
         Args:
             grid: as in :meth:`jaxacct.PrivacyProfile.from_mechanism`; needed where the budget is traced.
-        """
-        return _with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.fails)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RenyiGuarantee:
-    """A Rényi divergence of at most ``rho`` at one order, for the whole interaction.
-
-    Attributes:
-        rho: the divergence in nats, float64, the budget's shape.
-        order: the order, fixed before the first query.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    rho: Array
-    order: float
-    statement: str
-    is_bound: bool = True
-
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in (0, 1) by the tight conversion at this order, rounded up; float64."""
-        return epsilon_from_renyi(self.rho, self.order, delta)
-
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0 by the tight conversion at this order, rounded up; float64."""
-        return delta_from_renyi(self.rho, self.order, epsilon)
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve that the divergence implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
-        return PrivacyProfile.from_mechanism(RenyiDP(self.order, self.rho), grid=grid)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PureDPGuarantee:
-    """epsilon-DP of the whole interaction; ``pure`` is that epsilon.
-
-    Attributes:
-        pure: float64, the budget's shape.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    pure: Array
-    statement: str
-    is_bound: bool = True
-
-    @reentrant_x64
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in [0, 1), rounded up; float64. At delta 0 it is ``pure`` itself."""
-        _validate.numbers(delta=delta)
-        if not _validate.is_traced(delta) and np.any(np.asarray(delta, np.float64) != 0):
-            _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
-        xp, *given = floats(self.pure, delta)
-        pure, at = xp.broadcast_arrays(*given)
-        # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
-        part = xp.minimum(deflated(at, 4 * EPS) * (1 + xp.exp(-pure)), 1 - EPS)
-        # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
-        value = xp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
-        value = xp.where(at >= 1, 0.0, xp.where(at > 0, value, pure))
-        return on_device(xp.where(pure >= 0, value, np.inf))
-
-    @reentrant_x64
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0, rounded up; float64. 0 from ``pure`` on.
-
-        (e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
-        Viswanath 2015).
-        """
-        _validate.nonnegative(epsilon=epsilon)
-        xp, pure, at = floats(self.pure, epsilon)
-        gap = at - pure
-        value = inflated(-xp.expm1(xp.minimum(gap, 0.0)) / (1 + xp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
-        value = xp.where(gap >= 0, 0.0, xp.minimum(value, 1.0))
-        return on_device(xp.where((at >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0))
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The worst curve of pure privacy, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
-        return PrivacyProfile.from_mechanism(PureDP(self.pure), grid=grid)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ZCDPGuarantee:
-    """rho-zCDP of the whole interaction, but for a probability ``fails`` (``fails``-approximate rho-zCDP).
-
-    Attributes:
-        rho: float64, the budget's shape.
-        statement: the theorem and its assumptions.
-        fails: the delta of approximate zCDP, float64, the budget's shape; 0 for plain zCDP.
-        is_bound: always True.
-    """
-
-    rho: Array
-    statement: str
-    fails: ArrayLike = 0.0
-    is_bound: bool = True
-
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
-        return _epsilon_beside(zcdp_epsilon, self.rho, self.fails, delta)
-
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
-        return _delta_beside(zcdp_delta, self.rho, self.fails, epsilon)
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve that the guarantee implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
-        return _with_atom(PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid), self.fails)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class AnyOrderGuarantee:
-    """Divergence budgets at several orders, spent so that their mixture still holds; see `renyi_any`.
-
-    Attributes:
-        rho: divergences in nats, shape (budgets..., orders), float64.
-        orders: the orders, all fixed before the first query.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    rho: Array
-    orders: tuple[float, ...]
-    statement: str
-    is_bound: bool = True
-
-    @reentrant_x64
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0: sum_j c_j exp((a_j - 1)(rho_j - epsilon)), rounded up; float64."""
-        _validate.nonnegative(epsilon=epsilon)
-        return on_device(_any_delta(self.rho, epsilon, orders=self.orders))
-
-    @reentrant_x64
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
-        _validate.probability(delta=delta)
-        return on_device(_any_epsilon(self.rho, delta, orders=self.orders))
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The largest curve through 800 points of delta(epsilon), at deltas from 1 to 1e-20; one for each budget.
 
         Raises:
-            ValueError: a traced budget.
+            ValueError: a traced budget of several orders, or without a grid.
         """
-        targets = np.exp(-np.linspace(1e-3, 46.0, 800)).reshape(-1, *np.ones(self.rho.ndim - 1, int))
-        epsilons = self.epsilon(targets)
-        points, deltas = (np.moveaxis(np.asarray(v), 0, -1) for v in (epsilons, self.delta(epsilons)))
-        return PrivacyProfile.from_mechanism(FromProfile(points, deltas), grid=grid)
+        curve = PrivacyProfile.from_mechanism(self.curve.mechanism(self.parameter), grid=grid)
+        if not _validate.is_traced(self.fails) and np.all(np.asarray(self.fails) == 0):
+            return curve
+        _, failing, excess = floats(self.fails, curve.excess)
+        failing, all_of_it = failing[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
+        excess = inflated((1 - failing) * excess + failing * all_of_it, 8 * EPS)
+        return unchecked(PrivacyProfile, excess=concrete(excess), grid=curve.grid, bound="upper")
 
 
-@reentrant_x64
-def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Array, delta: Array) -> Array:
-    """The epsilon at ``delta`` of a curve next to a (0, ``fails``)-DP step: the curve's at what is left of delta."""
-    _validate.probability(delta=delta)
-    xp, fails, delta = floats(fails, delta)
-    less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
-    rest = xp.where(fails == 0, delta, less)
-    good = (rest > 0) & (fails >= 0)
-    _, value = floats(curve(parameter, xp.where(good, rest, 0.5)))
-    return on_device(array_module(value, good).where(good, value, np.inf))
+def _pure_epsilon(pure: Array, delta: Array) -> Array:
+    """The inverse of `_pure_delta`: pure + log(1 - delta (1 + e^-pure)); ``pure`` itself at delta 0."""
+    xp, *given = floats(pure, delta)
+    pure, at = xp.broadcast_arrays(*given)
+    part = xp.minimum(deflated(at, 4 * EPS) * (1 + xp.exp(-pure)), 1 - EPS)
+    # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
+    value = xp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
+    value = xp.where(at >= 1, 0.0, xp.where(at > 0, value, pure))
+    return xp.where(pure >= 0, value, np.inf)
 
 
-@reentrant_x64
-def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Array, epsilon: Array) -> Array:
-    """fails + (1 - fails) times the curve's delta at ``epsilon``."""
-    xp, fails, value = floats(fails, curve(parameter, epsilon))
-    value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
-    return on_device(xp.where(fails >= 0, value, 1.0))
-
-
-@reentrant_x64
-def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
-    """An upper curve next to a (0, ``fails``)-DP step, one for each budget.
-
-    A mixture's hockey stick is at most the mixture of hockey sticks, and of anything it is at most 1.
+def _pure_delta(pure: Array, epsilon: Array) -> Array:
+    """(e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
+    Viswanath 2015); 0 from ``pure`` on.
     """
-    if not _validate.is_traced(fails) and np.all(np.asarray(fails) == 0):
-        return curve
-    _, failing, excess = floats(fails, curve.excess)
-    failing, all_of_it = failing[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
-    excess = inflated((1 - failing) * excess + failing * all_of_it, 8 * EPS)
-    return unchecked(PrivacyProfile, excess=concrete(excess), grid=curve.grid, bound="upper")
+    xp, pure, at = floats(pure, epsilon)
+    gap = at - pure
+    value = inflated(-xp.expm1(xp.minimum(gap, 0.0)) / (1 + xp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
+    value = xp.where(gap >= 0, 0.0, xp.minimum(value, 1.0))
+    return xp.where((at >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0)
+
+
+def of_gdp(mu: Array, statement: str, is_bound: bool = True, fails: ArrayLike = 0.0) -> ParameterGuarantee:
+    """mu-GDP next to a (0, ``fails``)-DP step, or an approximation where not ``is_bound``."""
+    return ParameterGuarantee(Curve("mu", gdp_epsilon, gdp_delta, GDP), mu, statement, is_bound, fails)
+
+
+def of_pure_dp(pure: Array, statement: str) -> ParameterGuarantee:
+    """``pure``-DP."""
+    return ParameterGuarantee(Curve("pure", _pure_epsilon, _pure_delta, PureDP, True), pure, statement)
+
+
+def of_zcdp(rho: Array, statement: str, fails: ArrayLike = 0.0) -> ParameterGuarantee:
+    """rho-zCDP, but for a probability ``fails`` (``fails``-approximate rho-zCDP)."""
+    curve = Curve("rho", zcdp_epsilon, zcdp_delta, ZeroConcentratedDP)
+    return ParameterGuarantee(curve, rho, statement, fails=fails)
+
+
+def of_renyi(rho: Array, order: float, statement: str) -> ParameterGuarantee:
+    """A Rényi divergence of at most ``rho`` at one order, by the tight conversion."""
+    curve = Curve(
+        "rho",
+        lambda rho, delta: epsilon_from_renyi(rho, order, delta),
+        lambda rho, epsilon: delta_from_renyi(rho, order, epsilon),
+        lambda rho: RenyiDP(order, rho),
+    )
+    return ParameterGuarantee(curve, rho, statement)
+
+
+def of_any_order(rho: Array, orders: tuple[float, ...], statement: str) -> ParameterGuarantee:
+    """Divergences at several orders, shape (budgets..., orders), spent so that their mixture still holds.
+
+    delta(epsilon) = sum_j c_j exp((a_j - 1)(rho_j - epsilon)); see `renyi_any`.
+    """
+
+    def mechanism(rho: Array) -> Mechanism:
+        """The largest curve through 800 points of delta(epsilon), at deltas from 1 to 1e-20."""
+        targets = np.exp(-np.linspace(1e-3, 46.0, 800)).reshape(-1, *np.ones(rho.ndim - 1, int))
+        epsilons = _any_epsilon(rho, targets, orders=orders)
+        points = epsilons, _any_delta(rho, epsilons, orders=orders)
+        return FromProfile(*(np.moveaxis(np.asarray(v), 0, -1) for v in points))
+
+    curve = Curve(
+        "rho",
+        lambda rho, delta: _any_epsilon(rho, delta, orders=orders),
+        lambda rho, epsilon: _any_delta(rho, epsilon, orders=orders),
+        mechanism,
+    )
+    return ParameterGuarantee(curve, rho, statement)
 
 
 def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters import amounts
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
@@ -70,6 +73,15 @@ def covered(noise: ArrayLike, rate: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """
     noise, rate = np.asarray(noise, np.float64), np.asarray(rate, np.float64)
     return deflated(noise, _HAIR), np.minimum(inflated(rate, _HAIR), 1.0)
+
+
+def edges_of(mechanisms: Sequence[Mechanism]) -> tuple[np.ndarray, np.ndarray]:
+    """`covered` of each sampled Gaussian, in float32 pieces; NaN for a mechanism that is none."""
+    with jax.enable_x64(True):
+        found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in mechanisms]
+        ends = covered(*(np.array([float(pair[i]) for pair in found]) for i in range(2)))
+        noise, rate = (np.asarray(amounts.split(end)) for end in ends)
+    return noise, rate
 
 
 def shrunk(query: Mechanism) -> Mechanism:

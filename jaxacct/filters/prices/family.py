@@ -1,11 +1,11 @@
-"""The curves that a priced box promises, one for every budget: `family_of`.
+"""The curves that a box promises, one for every budget: `family_of`.
 
     V_b = T_G (U_b + b S m),    m(gamma) = (min(1, gamma) + far (1 + gamma)) / 2,    far = 1 / (1 + exp(epsilon))
 
 U_b is linear in b between nodes and linear in gamma between lattice points. G is one small Gaussian, run first, with
 which the curves are smooth on a scale of several lattice points; S m covers rounding and the tails beyond the lattice,
 and S is what it adds to delta at the target. Prices are certified against this family alone: any excess of U that is
-not negative and rises with the budget will do (docs/theorems/priced-box.md). It is read off the worst case of a few
+not negative and rises with the budget will do (docs/theorems/prices.md). It is read off the worst case of a few
 reference queries (:mod:`jaxacct.filters.prices.references`).
 """
 

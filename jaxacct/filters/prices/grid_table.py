@@ -1,27 +1,26 @@
-"""Computes the table of a priced box: reference queries, the family of curves, and prices at the corners of a grid.
+"""Computes the table of a box: reference queries, the family of curves, and prices at the corners of a grid.
 
 Between the corners of a grid in (sigma, rate) a query is dominated by a mixture of the four corners whose label is
 public. Its price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`;
-docs/theorems/priced-box.md, Between the grid's points).
+docs/theorems/prices.md, Between the grid's points).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.prices.family import UNITS, Family
-from jaxacct.filters.prices.kernels import Kernel, Ratios, atoms_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import atoms_of
 from jaxacct.filters.prices.lines import NEVER, kernel_next_to, price_lines
 from jaxacct.filters.prices.packed import least_of, packed
 from jaxacct.filters.prices.references import Fineness, chosen_families
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
+from jaxacct.filters.queries import charged_as
 from jaxacct.mechanisms.base import Mechanism
 
 DEAR = 2**31 - 1
@@ -34,8 +33,6 @@ _RARE = Fineness(50.0, 0.004, 0.03, 0.03, 0.002)  # the same at a small rate, wh
 _WIDE = Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
 _SMALL_RATE = 0.003
 _FAR = 1.3  # between the ends of a range
-_HAIR = 2.0**-45
-_FINER = 8  # of the lattice on which other mechanisms are made discrete
 
 
 def box_tables(
@@ -61,10 +58,16 @@ def box_tables(
     sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
     total = sigmas.size * rates.size + len(extra)
     before = max(total // 4, 8)  # the families take about that long
-    families = chosen_families(
-        *(sigma, rate, records, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE),
-        lambda done, of: report(int(before * done / of), before + total),
+    told = lambda done, of: report(int(before * done / of), before + total)  # noqa: E731
+    chosen = functools.partial(
+        chosen_families, *(sigma, rate, records, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE), told
     )
+    families, lost = chosen([]), []
+    for one in extra:
+        if any((lines_in_units(one, family) == DEAR).all() for family in families):
+            lost.append(one)
+    if lost:  # curves that follow these too
+        families = chosen(lost)
     work = before + total * len(families)
     return [
         _table(family, sigmas, rates, records, extra, lambda done, start=before + i * total: report(start + done, work))
@@ -87,7 +90,7 @@ def _table(
     done = 0
     for i, s in enumerate(sigmas):
         for k, q in enumerate(rates):
-            atoms = atoms_of(deflated(float(s), _HAIR), min(inflated(float(q), _HAIR), 1.0), records)
+            atoms = atoms_of(charged_as(float(s), float(q), records), family.grid)
             kernel = kernel_next_to(atoms, family)
             first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
             done += 1
@@ -99,7 +102,7 @@ def _table(
         if (extra_lines[:, i] == DEAR).all():
             raise ValueError(
                 f"extra must hold queries that fit beside those of the range, got one at position {i} that does not "
-                "fit even once: filters.menu of both keeps one that fits a few times"
+                "fit even once: use more noise, a larger epsilon, or filters.menu, for what takes a whole target"
             )
         done += 1
         report(done)
@@ -132,28 +135,8 @@ def within(support: np.ndarray, size: int) -> np.ndarray:
 def lines_in_units(query: Mechanism, family: Family) -> np.ndarray:
     """A mechanism's own least prices at both ends of every interval within the budget, int32, shape (2, intervals)."""
     with jax.enable_x64(True):
-        lines = np.stack(price_lines(_kernel_of_query(query, family), family)[:2])
+        lines = np.stack(price_lines(kernel_next_to(atoms_of(query, family.grid), family), family)[:2])
     return _units(lines[:, : np.searchsorted(family.nodes, 1.0)])
-
-
-def _kernel_of_query(query: Mechanism, family: Family) -> Kernel:
-    """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
-    inner = query.mechanism if isinstance(query, PoissonSampled) else query
-    if isinstance(query, UserLevel):
-        noise = deflated(float(query.mechanism._gaussian_noise()), _HAIR)  # pyright: ignore[reportArgumentType]
-        return kernel_next_to(atoms_of(noise, float(query.rate), int(query.records)), family)  # pyright: ignore[reportArgumentType]
-    if isinstance(inner, Gaussian):
-        atoms = gaussian_atoms(inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR))  # pyright: ignore[reportArgumentType]
-        if isinstance(query, PoissonSampled):
-            atoms = sampled(atoms, min(inflated(float(query.rate), _HAIR), 1.0))  # pyright: ignore[reportArgumentType]
-        return kernel_next_to(atoms, family)
-    grid = family.grid
-    fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
-    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
-    masses, losses = np.asarray(law.masses), fine.losses
-    masses, losses = masses[masses > 0], losses[masses > 0]
-    atoms = Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
-    return kernel_next_to(atoms, family)
 
 
 def _grid(ends: tuple[float, float], step: float) -> np.ndarray:

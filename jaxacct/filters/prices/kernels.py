@@ -3,7 +3,7 @@
 Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). A curve that is
 piecewise linear in gamma, with p_k = gamma_k (change of slope at gamma_k), and is composed with a Gaussian G, rises
 under a query L by sum over k of p_k D_L(gamma / gamma_k), with D_L = E_(L o G) - E_G >= 0 the *kernel* of L
-(docs/theorems/priced-box.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
+(docs/theorems/prices.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
 no lattice has to resolve the query: it is replaced by a discrete law above it, the chords in gamma between many points
 of its curve.
 """
@@ -11,16 +11,21 @@ of its curve.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms import Gaussian, UserLevel
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
+from jaxacct.mechanisms.base import Mechanism
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
+_HAIR = 2.0**-45
+_FINER = 8  # of the lattice on which other mechanisms are made discrete
 _RARE = 1e-25  # probability of so many records of a user in one sample that they count as an infinite loss
 _FARTHEST = 600.0  # loss from which one run's counts as infinite
 _ROUNDED = 2.0**-40  # relative, of the difference of two probabilities of one cell of outputs
@@ -74,11 +79,30 @@ def sampled(atoms: Ratios, rate: float) -> Ratios:
     return Ratios(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
 
 
-def atoms_of(sigma: float, rate: float, records: int = 1) -> Ratios:
-    """A discrete law above that of a sampled Gaussian, for `remove` of a user who owns at most so many records."""
-    if records == 1:
-        return sampled(gaussian_atoms(1.0 / sigma), rate)
-    _, *drawn = UserLevel(Gaussian(sigma), rate, records)._mixture(True)._parts()
+def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
+    """A discrete law above any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else its PLD.
+
+    The lattice of that is finer than ``grid``, and reaches as far as offsets of its points do.
+    """
+    inner = query.mechanism if isinstance(query, PoissonSampled) else query
+    if isinstance(inner, Gaussian):
+        atoms = gaussian_atoms(inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR))  # pyright: ignore[reportArgumentType]
+        if isinstance(query, PoissonSampled):
+            atoms = sampled(atoms, min(inflated(float(query.rate), _HAIR), 1.0))  # pyright: ignore[reportArgumentType]
+        return atoms
+    if isinstance(query, UserLevel):
+        return _atoms_of_user(query)
+    fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
+    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
+    masses, losses = np.asarray(law.masses), fine.losses
+    masses, losses = masses[masses > 0], losses[masses > 0]
+    return Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
+
+
+def _atoms_of_user(query: UserLevel) -> Ratios:
+    noise: Any = query.mechanism._gaussian_noise()
+    sigma, rate = deflated(float(noise), _HAIR), min(inflated(float(query.rate), _HAIR), 1.0)  # pyright: ignore[reportArgumentType]
+    _, *drawn = UserLevel(Gaussian(sigma), rate, query.records)._mixture(True)._parts()
     numbers, weights = (np.array([float(x) for x in one]) for one in drawn)
     rare = np.cumsum(weights[::-1])[::-1] < _RARE
     some = ~rare & (numbers > 0)

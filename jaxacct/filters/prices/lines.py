@@ -20,6 +20,7 @@ NEVER = 4.0
 _LEAST = 1.0 / UNITS
 _ROUNDED = 1e-3  # share of a price that the rounding of transforms may cost
 _UP = 1.0 + 2.0**-36
+_SUMS = 2.0**-41  # twice 2^-53 for each of 2,048 nodes
 
 
 def kernel_next_to(atoms: Ratios, family: Family) -> Kernel:
@@ -86,12 +87,12 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray,
     at = 1
     for j in range(last):
         at = max(at, j + 1)
-        while at <= last and not _covers(heights, rises, at, j, more[j]):
+        while at <= last and not (_rise(heights, rises, at, j) >= more[j]).all():
             at += 1
         if at > last:
             break
         reach[j] = at
-        short = more[j] - (heights[at - 1] - heights[j]) if at - 1 > j else more[j]
+        short = more[j] - _rise(heights, rises, at - 1, j)
         share = min(max(float((short / rises[at - 1]).max()), 0.0), 1.0)
         least[j] = nodes[at - 1] + share * (nodes[at] - nodes[at - 1])
     first, second, straight = np.full(last, NEVER), np.full(last, NEVER), np.zeros(last, bool)
@@ -100,7 +101,7 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray,
             break
         points = [(0.0, least[j] - nodes[j])]
         for k in range(reach[j], min(reach[j + 1], last + 1)):
-            beyond = more[j + 1] - (heights[k] - heights[j + 1]) if k > j + 1 else more[j + 1]
+            beyond = more[j + 1] - _rise(heights, rises, k, j + 1)
             slope = np.maximum(rises[j] + more[j + 1] - more[j], 1e-300)
             before = min(max(float((np.maximum(beyond, 0.0) / slope).max()) * _UP, 0.0), 1.0)
             points.append((1.0 - before, nodes[k] - nodes[j + 1] + before * (nodes[j + 1] - nodes[j])))
@@ -118,9 +119,11 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray,
     return first, second, straight
 
 
-def _covers(heights: np.ndarray, rises: np.ndarray, k: int, j: int, more: np.ndarray) -> bool:
-    rise = rises[j] if k == j + 1 else heights[k] - heights[j]
-    return bool((rise >= more).all())
+def _rise(heights: np.ndarray, rises: np.ndarray, k: int, j: int) -> np.ndarray:
+    """How much V rises from node j to node k, rounded down: sums of many rises are rounded more often than one."""
+    if k == j:
+        return np.zeros_like(rises[0])
+    return rises[j] if k == j + 1 else heights[k] - heights[j] - _SUMS * heights[k]
 
 
 def _above(points: list[tuple[float, float]]) -> tuple[float, float]:

@@ -16,11 +16,13 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
-from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of, gaussian_atoms
+from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of
 from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
+from jaxacct.filters.queries import charged_as
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
+from jaxacct.mechanisms import Gaussian
+from jaxacct.mechanisms.base import Mechanism
 
 _BUDGETS = 2500  # of the worst case of references
 _FEW_BUDGETS = 600  # of a trial
@@ -36,6 +38,9 @@ _APART = 1.07  # references' noise at one rate, at least
 _MOST = 7  # of them
 _WORTH_TWO = 0.03  # by which two families must be better than one, in shares of epsilon
 _MIXED = 0.03  # weight of what a query spends in the table that its first run would not choose
+_FEW = 4.0  # runs of a query
+_WHOLE = 0.8  # of the budget that the whole runs of such a query take: rounding raises each price, too
+_SPARED = 0.005  # of delta, where such a query has curves jump: what their rounding takes is relative to the jump
 _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
@@ -59,6 +64,7 @@ def chosen_families(
     tries: bool,
     two: bool,
     report: Callable[[int, int], object],
+    others: Sequence[Mechanism],
 ) -> list[Family]:
     """The family of a few low-noise queries of a box and one small Gaussian G, or two such families on one lattice.
 
@@ -67,16 +73,14 @@ def chosen_families(
     All this steers, and is no part of any certificate.
 
     Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
-    families. ``report`` is called with the trials done and their number.
+    families. ``report`` is called with the trials done and their number. ``others`` are followed beside the queries of
+    the box, at a price at which they run as often as they do alone: each whole run of a few fits.
     """
     width = gaussian_of(epsilon, delta) / fine.small
+    spared = max(fine.spared, _SPARED) if others else fine.spared
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    asked = [
-        PoissonSampled(Gaussian(s), q) if records == 1 else UserLevel(Gaussian(s), q, records)
-        for s, q in low_noise + tried
-    ] + [Gaussian(1.0 / width)]
-    atoms = [atoms_of(s, q, records) for s, q in low_noise + tried] + [gaussian_atoms(width)]
+    asked = [charged_as(s, q, records) for s, q in low_noise + tried] + [Gaussian(1.0 / width), *others]
     try:
         laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     except ValueError as refused:
@@ -84,13 +88,18 @@ def chosen_families(
             f"sigma must be larger, or rate smaller, got {sigma[0]:.6g} and {rate[1]:.6g}: one such query misses "
             f"epsilon {epsilon:g} at delta {delta:g}"
         ) from refused
+    atoms = [atoms_of(one, laws.grid) for one in asked]
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
-    cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
+    last = len(runs) - len(others)  # of the box and G
+    runs[last:] = np.maximum(runs[last:], np.maximum(np.floor(runs[last:] + 1e-6), 1.0) / _WHOLE)
+    cells = max(_CELLS, least_cells(epsilon, spared * delta))
     spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
     spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
+    # Laws of further queries are rounded as they are where they are priced.
+    used = [*atoms[:count], atoms[last - 1], *(atoms_of(one, grid) for one in others)]
+    alone = np.append(runs[:count], runs[last - 1 :])
     ones = [excess_of(one, spacing, grid.size) for one in used]
     dearer, powers = _dearer_on(grid, used, _FINER), _NEXT ** np.arange(count)
 
@@ -98,18 +107,19 @@ def chosen_families(
         prices = dearer * budgets / alone
         times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
         singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
-        asked = prices * times * np.append(factor**powers, gaussian)
-        curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
-        return family_of(curves, grid, width, epsilon, delta, grade, fine.spared)
+        asked = prices * times * np.concatenate([factor**powers, [gaussian], np.ones(len(others))])
+        enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
+        curves = worst_curves(singles, asked, alone >= _FEW, grid, enough)
+        return family_of(curves, grid, width, epsilon, delta, grade, spared)
 
     def gains(family: Family) -> np.ndarray:
         """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
         move are meant, how many steps of one there are that has the tried queries in turn.
         """
-        steps = np.maximum([runs_of(one, family) for one in atoms[count:-1]], 1.0)
+        steps = np.maximum([runs_of(one, family) for one in atoms[count : last - 1]], 1.0)
         if rate[0] == rate[1] or sigma[0] == sigma[1]:
             return np.array([1.0 / np.mean(1.0 / steps)])
-        queries, whole = asked[count:-1], steps.astype(int)
+        queries, whole = asked[count : last - 1], steps.astype(int)
         low, high = (
             np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
             for n in (whole.tolist(), (whole + 1).tolist())
@@ -181,12 +191,15 @@ def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
 def worst_curves(
     singles: Sequence[np.ndarray],
     prices: Sequence[float] | np.ndarray,
+    ramps: Sequence[bool] | np.ndarray,
     grid: LossGrid,
     enough: Callable[[np.ndarray], bool],
 ) -> np.ndarray:
     """Excesses over sqrt(gamma) of budgets 0, 1, 2, ..., up to the first one that is ``enough``.
 
     ``singles`` are the queries' own, at offsets ``-(grid.size - 1) .. grid.size - 1``; their ``prices`` are at least 1.
+    ``ramps`` says for which of them curves rise before a first run fits, so that nothing jumps: a part of the ramp of a
+    query that runs a few times, and then a run, are a part of a run too many.
     """
     n = grid.size
     kernels = [np.fft.rfft(circular(one, n)) for one in singles]
@@ -197,7 +210,7 @@ def worst_curves(
         spectrum = np.fft.rfft(kinks_of(curves[-1], grid), padded(n))
         at = len(curves)  # the next budget
         best = curves[-1]
-        for done, kernel, single, price in zip(composed, kernels, alone, prices, strict=True):
+        for done, kernel, single, price, ramp in zip(composed, kernels, alone, prices, ramps, strict=True):
             done.append(curves[-1] + np.maximum(np.fft.irfft(spectrum * kernel, padded(n))[:n], 0.0))
             before = at - price
             if before >= 0:
@@ -206,7 +219,7 @@ def worst_curves(
                 if i:
                     done[i - 1] = one[:0].copy()  # no longer needed
             else:
-                one = single * (at / price)  # a ramp up to its first run: nothing jumps
+                one = single * (at / price) if ramp else curves[-1]
             best = np.maximum(best, one)
         curves.append(best)
     return np.stack(curves)

@@ -11,17 +11,19 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import certified
-from jaxacct.filters.prices.entries import covered, narrow
+from jaxacct.filters.prices.arguments import check_mechanisms, check_target
+from jaxacct.filters.prices.entries import covered, edges_of, narrow, shrunk
 from jaxacct.filters.prices.family import UNITS, prepared
 from jaxacct.filters.prices.grid_table import box_tables, within
 from jaxacct.filters.prices.kept import Progress, digest, kept
+from jaxacct.filters.prices.look_up import axes_of
 from jaxacct.filters.prices.packed import least_of, unpacked
-from jaxacct.filters.prices.sampled_gaussian_filter import SampledGaussianFilter
+from jaxacct.filters.prices.table import TableFilter
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import PureDP
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 12  # of the table format and algorithm: increase it to invalidate cached tables
-
+_VERSION = 14  # of the table format and algorithm: increase it to invalidate cached tables
 _MOST_RECORDS = 10_000  # of a user
 
 
@@ -35,13 +37,13 @@ def sampled_gaussian(
     extra: Sequence[Mechanism] = (),
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
-) -> SampledGaussianFilter:
+) -> TableFilter:
     """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP, for all sampled Gaussians of a box.
 
     Noise and rate of each step may be chosen freely in the box, by looking at all earlier outputs, inside a compiled
     step. The price of a step depends on its noise and rate and on the budget left: it is the least one for which the
     promise for the budget left, composed with the step, is certified to stay below the promise before it
-    (docs/theorems/priced-box.md). It uses no central limit theorem and no Rényi conversion.
+    (docs/theorems/prices.md). It uses no central limit theorem and no Rényi conversion.
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
     as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
@@ -65,28 +67,18 @@ def sampled_gaussian(
         ValueError: a bad argument (named), or ranges of which the least noise at the largest rate misses the
             target at once.
     """
-    if _validate.is_traced((sigma, rate, epsilon, delta, extra)):
-        raise ValueError(
-            "sampled_gaussian needs concrete arguments, got a traced one: call it outside jit, vmap and grad"
-        )
+    target = check_target(
+        *("sampled_gaussian", sigma, rate, extra), epsilon=epsilon, delta=delta, progress=progress, cache=cache
+    )
+    check_mechanisms(extra=extra)
+    _validate.integer(1, _MOST_RECORDS, records=records)
     _validate.numbers(sigma=sigma, rate=rate)
-    _validate.scalar(epsilon=epsilon, delta=delta)
     if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
         raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
-    _validate.positive(sigma=sigma, epsilon=epsilon)
+    _validate.positive(sigma=sigma)
     _validate.finite(sigma=sigma)
     _validate.rate(rate=rate)
     _validate.greater(0.0, rate=rate)
-    _validate.at_most(100.0, epsilon=epsilon)
-    _validate.probability(delta=delta)
-    _validate.integer(1, _MOST_RECORDS, records=records)
-    _validate.instance(bool | np.bool_, cache=cache)
-    if progress is not None:
-        _validate.function(progress=progress)
-    if not isinstance(extra, Sequence) or not all(isinstance(one, Mechanism) for one in extra):
-        raise ValueError(f"extra must be a sequence of mechanisms, got {extra!r:.200}")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(extra))):
-        raise ValueError("extra must hold mechanisms with scalar parameters, got an array of settings")
     noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
     if noises[0] > noises[1] or rates[0] > rates[1]:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
@@ -94,17 +86,15 @@ def sampled_gaussian(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    return _made(
-        noises, rates, (float(epsilon), float(delta)), list(extra), cache, progress, two=True, records=int(records)
-    )
+    return _made(noises, rates, target, list(extra), cache, progress, two=True, records=int(records))
 
 
-def with_one_table(box: SampledGaussianFilter) -> SampledGaussianFilter:
+def with_one_table(box: TableFilter) -> TableFilter:
     """A box with a single table for the same ranges and target, from the disk or computed."""
     if box.other is None:
         return box
     with jax.enable_x64(True):
-        noises, rates = ((float(x[0]), float(x[-1])) for x in (amounts.join(box.sigmas), amounts.join(box.rates)))
+        noises, rates = ((float(x[0]), float(x[-1])) for x in axes_of(box))
     return _made(noises, rates, box.target, [], True, None, two=False, records=box.records)
 
 
@@ -118,16 +108,21 @@ def _made(
     *,
     two: bool,
     records: int,
-) -> SampledGaussianFilter:
-    key = digest(f"priced box {_VERSION}", noises, rates, records, *target, extra, two)
+) -> TableFilter:
+    entries = [shrunk(one) for one in extra]
+    key = digest(f"box {_VERSION}", noises, rates, records, *target, entries, two)
 
     def make(told: Progress) -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, records, *target, extra, two, told or (lambda done, total: None))
+        tables = box_tables(noises, rates, records, *target, entries, two, told or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
     arrays = kept(key, make, cache, progress)
+    # To a user no sampled Gaussian is an entry: those are what they are to all records at once.
+    edges = edges_of(extra if records == 1 else [PureDP(1.0)] * len(extra))
     first, *others = (
-        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, target, records)
+        _filter_of(
+            {name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, edges, target, records
+        )
         for end in (" 0", " 1")
         if f"prices{end}" in arrays
     )
@@ -138,7 +133,9 @@ def _made(
     return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
 
 
-def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float], records: int) -> SampledGaussianFilter:
+def _filter_of(
+    kept: dict[str, np.ndarray], edges: tuple[np.ndarray, np.ndarray], target: tuple[float, float], records: int
+) -> TableFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
     profile = certified(kept["promised"], grid, *target)
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
@@ -150,6 +147,11 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float], records
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
     excess = np.asarray(profile.excess)
-    return SampledGaussianFilter(
-        kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family, records=records
+    return TableFilter(
+        *(kept["prices"], kept["extra"], nodes, sigmas, rates, *edges),
+        excess,
+        profile.grid,
+        target,
+        family,
+        records=records,
     )

@@ -23,7 +23,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.printing import number
 from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
@@ -91,9 +91,9 @@ class GDPResidueFilter(BaseFilter):
 
     @property
     @reentrant_x64
-    def guarantee(self) -> GDPGuarantee:
+    def guarantee(self) -> ParameterGuarantee:
         """What the whole interaction satisfies, a proven bound."""
-        return GDPGuarantee(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
+        return of_gdp(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
 
     def _identity(self) -> list[Array]:
         return [self.mu_pieces, self.delta_pieces]  # `share` only steers

@@ -8,7 +8,7 @@ NumPy only, one setting at a time.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def ratio_cells(pair: Pair) -> RatioCells:
     low = deflated(np.exp(low), UNIT * (8.0 + 4.0 * np.abs(low)))
     high = inflated(np.exp(high), UNIT * (8.0 + 4.0 * np.abs(high)))
 
-    def both(mass: np.ndarray, off: np.ndarray, first: Any) -> tuple[np.ndarray, np.ndarray]:
+    def both(mass: np.ndarray, off: np.ndarray, first: object) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the cells' masses; the first cell, from 0 on, has what lies under all others."""
         least = np.append(deflated(first, error[0]), np.maximum(deflated(mass - off, 4.0 * UNIT), 0.0))
         most = np.append(inflated(first, 2.0 * error[0]), inflated(mass + off, 4.0 * UNIT))

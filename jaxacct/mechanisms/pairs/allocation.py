@@ -76,7 +76,7 @@ def tables_help(inner: Pair, relation: str) -> bool:
     return any(has_cells(pair, least) for pair in _settings(inner, shape))
 
 
-def _settings(tree: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+def _settings(tree: object, shape: tuple[int, ...]) -> Iterator[Any]:
     """``tree`` for each of the settings of ``shape``."""
     rows = flattened(tree, shape, np)
     for i in range(math.prod(shape)):
@@ -131,14 +131,14 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 
 @functools.lru_cache(maxsize=4 * _KEPT)
 def _table(
-    structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
+    structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
 ) -> Masses | None:
     bounds = _bounds(structure, leaves, t, k)
     return None if bounds is None else (upper_table if upper else lower_table)(bounds, mirrored, ATOMS)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _bounds(structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
+def _bounds(structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):

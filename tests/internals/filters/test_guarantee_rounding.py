@@ -20,7 +20,7 @@ def test_the_delta_of_pure_privacy_is_rounded_up_by_a_few_units():
     pure = np.concatenate([10.0 ** RNG.uniform(-9, 2.5, MANY - 4), [0.0, 1e-18, 700.0, 1e4]])
     epsilon = pure * np.resize([0.0, 0.2, 0.7, 1.0 - 1e-9, 1.0, 1.1], MANY)
     with jax.enable_x64(True):
-        found = jax.jit(lambda p, e: _guarantees.PureDPGuarantee(p, "").delta(e))(pure, epsilon)
+        found = jax.jit(lambda p, e: _guarantees.of_pure_dp(p, "").delta(e))(pure, epsilon)
     with mpmath.workdps(50):
         for value, p, e in zip(np.asarray(found), pure.tolist(), epsilon.tolist(), strict=True):
             p, e = mpmath.mpf(p), mpmath.mpf(e)
@@ -28,10 +28,10 @@ def test_the_delta_of_pure_privacy_is_rounded_up_by_a_few_units():
             most = min(truth * (1 + 2.0**-46) + 2.0**-48 * p, 1) if e < p else 0
             assert truth <= value <= most, (value, p, e)
     pure, epsilon = np.float32([0.5, 0.5, 0.5, np.nan, -1.0]), np.array([-0.1, np.nan, 0.6, 0.1, 0.1])
-    found = jax.jit(lambda p, e: _guarantees.PureDPGuarantee(p, "").delta(e))(pure, epsilon)
+    found = jax.jit(lambda p, e: _guarantees.of_pure_dp(p, "").delta(e))(pure, epsilon)
     assert found.dtype == np.float64
     assert found.tolist() == [1.0, 1.0, 0.0, 1.0, 1.0]
-    guarantee = _guarantees.PureDPGuarantee(jnp.float32(0.5), "")
+    guarantee = _guarantees.of_pure_dp(jnp.float32(0.5), "")
     with pytest.raises(ValueError, match="epsilon must be"):
         guarantee.delta(-0.1)
 
@@ -42,7 +42,7 @@ def test_the_epsilon_of_pure_privacy_is_rounded_up_by_a_few_units():
     delta = total * np.resize([1e-15, 1e-6, 0.1, 0.5, 0.9, 1.0 - 1e-12, 1.0 - 2.0**-52, 1.0 + 1e-12], MANY)
     delta = np.minimum(delta, 1.0 - 2.0**-53)
     with jax.enable_x64(True):
-        found = jax.jit(lambda p, d: _guarantees.PureDPGuarantee(p, "").epsilon(d))(pure, delta)
+        found = jax.jit(lambda p, d: _guarantees.of_pure_dp(p, "").epsilon(d))(pure, delta)
     with mpmath.workdps(50):
         for value, p, d in zip(np.asarray(found), pure.tolist(), delta.tolist(), strict=True):
             p, d = mpmath.mpf(p), mpmath.mpf(d)
@@ -51,22 +51,21 @@ def test_the_epsilon_of_pure_privacy_is_rounded_up_by_a_few_units():
                 for c in (1, 1 - 2.0**-48)
             )
             assert max(truth, 0) <= value <= min(max(near, 0) * (1 + 2.0**-48) + 2.0**-47 * p, p), (value, p, d)
-    guarantee = _guarantees.PureDPGuarantee(jnp.float32(0.5), "")
+    guarantee = _guarantees.of_pure_dp(jnp.float32(0.5), "")
     pure, delta = np.float32([0.5] * 6 + [50.0]), np.array([0.0, 0.9, 1.0, 1.5, -1.0, np.nan, 1.0])
-    found = jax.jit(lambda p, d: _guarantees.PureDPGuarantee(p, "").epsilon(d))(pure, delta)
+    found = jax.jit(lambda p, d: _guarantees.of_pure_dp(p, "").epsilon(d))(pure, delta)
     assert found.tolist() == [0.5, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0]
     for bad in (-0.1, 1.0, [0.0, 1.0], np.nan):
         with pytest.raises(ValueError, match="delta must be"):
             guarantee.epsilon(bad)
 
 
-def test_what_approximate_concentrated_privacy_hands_on_is_on_the_safe_side(monkeypatch):
+def test_what_approximate_concentrated_privacy_hands_on_is_on_the_safe_side():
     # The conversions themselves are tested elsewhere; here is what is left of delta for them, and what is made of it.
-    monkeypatch.setattr(_guarantees, "zcdp_epsilon", lambda rho, rest: rest)
-    monkeypatch.setattr(_guarantees, "zcdp_delta", lambda rho, epsilon: jnp.asarray(epsilon))
+    curve = _guarantees.Curve("rho", lambda rho, rest: rest, lambda rho, part: jnp.asarray(part), lambda rho: None)
     fails = np.concatenate([10.0 ** RNG.uniform(-18, -0.01, MANY - 2), [0.0, 0.0]])
     delta = np.minimum(fails * np.resize([1 + 1e-9, 1.5, 3.0, 1e3], MANY) + np.r_[np.zeros(MANY - 2), 0.1, 1e-9], 0.999)
-    guarantee = _guarantees.ZCDPGuarantee(0.5, "", fails)
+    guarantee = _guarantees.ParameterGuarantee(curve, 0.5, "", fails=fails)
     delta[:16] = np.nextafter(fails[:16], 1.0)
     delta[16:18] = fails[16], fails[17] / 2
     part = np.minimum(RNG.uniform(0.0, 1.5, MANY), 1.0)
@@ -83,7 +82,7 @@ def test_what_approximate_concentrated_privacy_hands_on_is_on_the_safe_side(monk
         assert exact <= Fraction(total) <= min(exact * (1 + Fraction(1, 2**48)), 1)
     assert (left[-2:] == delta[-2:]).all()
     assert (whole[-2:] == part[-2:]).all()
-    assert float(np.asarray(_guarantees.ZCDPGuarantee(0.5, "").fails)) == 0.0
-    guarantee = _guarantees.ZCDPGuarantee(0.5, "", 1e-6)
+    assert float(np.asarray(_guarantees.of_zcdp(0.5, "").fails)) == 0.0
+    guarantee = _guarantees.of_zcdp(0.5, "", 1e-6)
     with pytest.raises(ValueError, match="delta must be"):
         guarantee.epsilon(1.0)

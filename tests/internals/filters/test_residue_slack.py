@@ -16,15 +16,14 @@ residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 RNG = np.random.default_rng(4)
 
 
-def test_a_slack_hands_on_less_than_is_left_and_takes_back_more(monkeypatch):
-    monkeypatch.setattr(guarantees, "gdp_epsilon", lambda mu, delta: delta)
-    monkeypatch.setattr(guarantees, "gdp_delta", lambda mu, epsilon: jnp.asarray(epsilon))
+def test_a_slack_hands_on_less_than_is_left_and_takes_back_more():
+    curve = guarantees.Curve("mu", lambda mu, delta: delta, lambda mu, epsilon: jnp.asarray(epsilon), lambda mu: None)
     slack = np.concatenate([10.0 ** RNG.uniform(-18, -0.1, 60), [0.0]])
     delta = np.minimum(slack * np.resize([1 + 1e-9, 1.5, 1e3, 1.0], 61), 0.999)
     delta[-1] = 0.1
     part = np.minimum(RNG.uniform(0.0, 1.5, 61), 1.0)
     with jax.enable_x64(True):
-        guarantee = guarantees.GDPGuarantee(jnp.float64(1.0), "", fails=jnp.asarray(slack))
+        guarantee = guarantees.ParameterGuarantee(curve, jnp.float64(1.0), "", fails=jnp.asarray(slack))
     assert guarantee.is_bound is True
     left, whole = np.asarray(guarantee.epsilon(delta)), np.asarray(guarantee.delta(part))
     for s, d, rest, v, total in zip(slack, delta, left, part, whole, strict=True):

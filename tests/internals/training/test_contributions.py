@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct.training import clipped_gradient_sum
-from jaxacct.training.fixed_point import released
-from tests.training.test_individual import DATA, PARAMS, RNG, X, Y, loss
+from jaxacct.training.gradients.fixed_point import released
+from tests.training.test_per_example import DATA, PARAMS, RNG, X, Y, loss
 
 SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
 

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import fixed_point, largest_sigma
+from jaxacct.training import largest_sigma
+from jaxacct.training.gradients import fixed_point
 
 
 def test_sums_of_the_largest_size_do_not_overflow():

@@ -1,0 +1,1 @@
+"""Pairs of output distributions in exact numbers, one kind a file."""

@@ -1,0 +1,137 @@
+"""Pairs of output distributions (W, O) in exact numbers: what certificates are computed from.
+
+W has the record and O does not, or (under `replace` and `replace_special`) has another one in its place. The loss is
+log(dW/dO) under W, and log(dO/dW) under O for the other direction. A law is a value: equal laws are merged.
+`jaxacct.certificates.reading` makes them of mechanisms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from jaxacct.certificates.balls import Exact
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal:
+    """N(mu, 1) against N(0, 1); ``square`` is mu^2."""
+
+    square: Fraction
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """sum_i w_i N(m_i, 1) against sum_i o_i N(-n_i, 1); ``parts`` are pairs (w_i, m_i^2), ``base`` pairs (o_i, n_i^2).
+
+    The o_i sum up to 1, the w_i to 1 less ``lost``: outputs of W that are not in this list.
+    """
+
+    parts: tuple[tuple[Any, Fraction], ...]
+    base: tuple[tuple[Any, Fraction], ...] = ((Fraction(1), Fraction(0)),)
+    lost: Fraction = Fraction(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceNoise:
+    """Laplace noise moved by ``epsilon`` scales, on a Poisson sample of that ``rate``."""
+
+    epsilon: Fraction
+    rate: Fraction = Fraction(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Atoms:
+    """Finitely many outputs, or whole numbers cut where next to nothing is left.
+
+    ``kind`` and ``parameters`` name the family (see `certificates.laws.atoms`), ``rate`` a Poisson sample of it.
+    ``form`` is ``"plain"``; ``"replaced"`` for two such laws mirrored in the ranks of the one without a record; or
+    ``"joined"``: losses above 0 are those of the sample, those below 0 are of its reversal.
+    """
+
+    kind: str
+    parameters: tuple[Any, ...]
+    rate: Fraction = Fraction(1)
+    form: str = "plain"
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalHalf:
+    """Losses above 0 of a mixture of N(k m, 1) against another; pairs (weight, k), ``square`` is m^2."""
+
+    square: Fraction
+    numerator: tuple[tuple[Exact, int], ...]
+    denominator: tuple[tuple[Exact, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceHalf:
+    """Losses above 0 of a sample of Laplace noise; against the noise alone, or against a sample moved the other way."""
+
+    epsilon: Fraction
+    rate: Fraction
+    replaced: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawsHalf:
+    """Losses above 0 of replaced records drawn 0, 1, ... times with ``weights``, more often with ``lost``."""
+
+    square: Fraction
+    weights: tuple[Fraction, ...]
+    lost: Fraction
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """Losses above 0 from one half, below 0 from the reversal of another; the rest is 0."""
+
+    forward: Half
+    backward: Half
+
+
+@dataclasses.dataclass(frozen=True)
+class Revealed:
+    """One of several laws, drawn with these shares; the output says which."""
+
+    parts: tuple[tuple[Exact, Law], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescaled:
+    """A part of a `Revealed` law that W has ``gain`` times as often as O; the share there is O's."""
+
+    law: Law
+    gain: Exact
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """``batches`` runs, of which a record takes part in one: the law of the mean of as many ratios of ``law``."""
+
+    law: Law
+    batches: int
+
+
+Half: TypeAlias = NormalHalf | LaplaceHalf | DrawsHalf
+Law: TypeAlias = Normal | Mixture | LaplaceNoise | Atoms | Joined | Revealed | Rescaled | Epoch
+Step = tuple[Law, int]
+"""A law and how often it runs."""
+
+
+def is_symmetric(laws: list[Step]) -> bool:
+    """Whether both directions are the same question."""
+    return all(_symmetric(law) for law, _ in laws)
+
+
+def _symmetric(law: Law) -> bool:
+    if isinstance(law, Mixture):
+        return law.parts == law.base
+    if isinstance(law, Joined):
+        return law.forward == law.backward
+    if isinstance(law, Revealed):
+        return all(_symmetric(part) for _, part in law.parts)
+    if isinstance(law, Atoms):
+        return law.form != "plain" or (law.rate == 1 and law.kind != "table")
+    return isinstance(law, Normal) or (isinstance(law, LaplaceNoise) and law.rate == 1)

@@ -1,0 +1,338 @@
+"""`TableFilter`: the filter of a table of prices, by noise and rate, by entries of a list, or by both."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.host import at_hand, floats, on_device
+from jaxacct._numerics.manual_axes import cond, while_loop
+from jaxacct._numerics.pytree import unchecked
+from jaxacct._numerics.rounding import inflated
+from jaxacct._printing import rounded_up
+from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.marks import row_of
+from jaxacct.filters.prices.family import Family
+from jaxacct.filters.prices.grid_table import DEAR
+from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in, price_halfway
+from jaxacct.filters.prices.online import MenuCurves
+from jaxacct.filters.printing import number
+from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
+from jaxacct.filters.reasons import BaseFilter
+from jaxacct.filters.states import filter_class
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import as_mechanism
+
+_STATEMENT = (
+    "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
+    "if each query is dominated, given all earlier outputs, by the sampled Gaussian or the entry that it was charged "
+    "as, and every refusal was obeyed. The profile bounds the worst case of all adaptive analysts (Lemma 1 of the "
+    "residue paper on filters: the least curve that dominates every one of them) from above, because each price was "
+    "certified: the promise for the budget left after the query, composed with the query, stays below the promise for "
+    "the budget before it, at every epsilon (docs/proofs/filters.md, 4 and 5, docs/theorems/prices.md), with "
+    "discretisation, truncation and rounding counted. So was each price of a query that the table does not have."
+)
+
+
+class MenuState(NamedTuple):
+    """What a scan carries: the units spent so far, int32[...], and the filter's mark."""
+
+    spent: Array
+    mark: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"MenuState({number(self.spent)} units spent)"
+
+
+@filter_class(MenuState, "")
+class TableFilter(BaseFilter):
+    """A budget of whole units and what queries take of it; made by `sampled_gaussian` and `menu`.
+
+    A price is given for every interval of the budget left *after* the query, by its values at both ends. A menu's
+    prices do not depend on what is left: it has one interval.
+
+    Attributes:
+        corners: units by noise and rate, int32, shape ``(2, sigmas, rates, intervals)``; without any, of a menu.
+        entries: units of each entry of a list, shape ``(2, entries, intervals)``.
+        nodes: the intervals' ends in units, int32, from 0 to the whole budget.
+        sigmas: noise multipliers of the axis, in float32 pieces, rising.
+        rates: its rates, likewise.
+        noise: the least noise multiplier that counts as each entry, a hair of 2^-22 below its own, in float32 pieces;
+            NaN for what is no sampled Gaussian.
+        rate: the largest sampling rates that do, likewise.
+        excess: the certified worst case at the grid's points, of both tables where there are two.
+        grid: of the profile, static.
+        target: (epsilon, delta), static.
+        promise: what prices of queries that the table does not have are certified against, static. None for a menu
+            without ``online=True``, and for a filter that was read from a `jaxacct.Ledger`.
+        other: a second table for the same axes and target; None where there is none. An account's first query picks
+            the table in which it is cheaper with half of the budget left, for good, even if it fits into the other one
+            only. The last bit of the units spent says which one it is.
+        records: how many records a user owns at most, static; of a menu 1.
+    """
+
+    corners: Array
+    entries: Array
+    nodes: Array
+    sigmas: Array
+    rates: Array
+    noise: Array
+    rate: Array
+    excess: Array
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    target: tuple[float, float] = dataclasses.field(metadata={"static": True})
+    promise: Family | MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
+    other: TableFilter | None = None
+    records: int = dataclasses.field(default=1, metadata={"static": True})
+
+    @property
+    def fixed(self) -> bool:
+        """Whether prices are the same whatever is left: those of a menu."""
+        return np.shape(self.nodes)[0] == 2
+
+    @property
+    def _name(self) -> str:
+        return "sampled_gaussian" if np.shape(self.corners)[1] else "menu"
+
+    def __repr__(self) -> str:
+        """A menu by its prices and budget, a box by its ranges and target."""
+        try:
+            if self._name == "menu":
+                return f"menu(prices={number(self.prices)}, budget={number(self.budget)})"
+            with jax.enable_x64(True):
+                ends = [f"{float(x[0]):.6g} to {float(x[-1]):.6g}" for x in axes_of(self)]
+            count, (epsilon, delta) = np.shape(self.entries)[1], self.target
+            more = f", up to {self.records} records of a user" if self.records > 1 else ""
+            more += f", {count} further entries" if count else ""
+            return (
+                f"sampled_gaussian(sigma {ends[0]}, rate {ends[1]}{more}; epsilon {rounded_up(epsilon)} at delta "
+                f"{delta:g}; budget {number(self.budget)} units)"
+            )
+        except (TypeError, ValueError, AttributeError, IndexError):  # JAX puts placeholders into the leaves of trees
+            return f"{type(self).__name__}(...)"
+
+    @property
+    def budget(self) -> Array:
+        """The whole budget in units, int32."""
+        return self.nodes[-1]
+
+    @property
+    def prices(self) -> Array:
+        """What each entry costs where it leaves next to nothing, int32; all of a menu's price for it."""
+        return self.entries[0, :, 0]
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The certified profile of the whole interaction, a proven bound."""
+        curve = unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper")
+        unit = f"Neighbours differ in all records of one user, who owns at most {self.records}. "
+        return ProfileGuarantee(curve, unit * (self.records > 1) + _STATEMENT)
+
+    def _identity(self) -> list[Array]:
+        tables = [row_of(table, most=1024) for table in (self.corners, self.entries)]
+        rows = [row_of(one) for one in (self.nodes, self.sigmas, self.rates, self.noise, self.rate)]
+        # Of a menu with online prices, whose promise is another, units do not say what ran.
+        online = np.array([self.fixed and self.promise is not None])
+        return [*tables, *rows, online, *([] if self.other is None else self.other._identity())]
+
+    def init(self) -> MenuState:
+        """The state with nothing spent."""
+        return self._start()
+
+    def _start(self) -> MenuState:
+        return MenuState(on_device(np.zeros((), np.int32)))
+
+    def _left(self, state: MenuState) -> Array:
+        return jnp.asarray(self.budget, jnp.int32) - state.spent
+
+    def price(self, query: object, state: MenuState | None = None) -> Array:
+        """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
+
+        2**31 - 1, which no budget holds, for what does not fit, for what has no price and for parameters that make
+        no sense. Concrete scalar queries that the table does not have are priced online, where there is a promise:
+        their own least prices are computed, in milliseconds to some tenths of a second.
+
+        Raises:
+            ValueError: see :meth:`update`.
+        """
+        left = self._left(self._start() if state is None else state)
+        after = self._left_after(query, left)
+        return _taken(left, after)
+
+    def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        A sampled Gaussian between the axes' points is dominated by a mixture of the corners around it
+        (docs/theorems/prices.md), and by an entry of no more noise and no smaller rate (data processing, and joint
+        convexity: the smaller rate's pair is a mixture of the larger rate's with perfect privacy), at all orders
+        gamma >= 0, so for both directions.
+
+        Args:
+            query: a `PoissonSampled` `Gaussian` (or a `Gaussian`, which has rate 1), charged as the corners around it,
+                or else as the cheapest entry that dominates it; an integer, the position of an entry; or a `Composed`
+                of Gaussians, charged run by run, all or nothing. Prices are those of entries and ends of axes with a
+                hair less noise and more rate, so that their own numbers, rounded to float32, find them.
+            state: from `init` or `update`. Its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. What the table does not have is refused, unless query and state are concrete scalars
+            and there is a promise: then any mechanism with an analysis is priced online. A refused query leaves the
+            state as it was.
+
+        Raises:
+            ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
+        """
+        return self._after(query, state)
+
+    def _after(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
+        """`update`, on states without marks."""
+        left = self._left_after(query, self._left(state))
+        amounts.check_covered(np.shape(state.spent), np.shape(left), ())
+        admitted, spent = _charged(self.budget, state.spent, left)
+        return admitted, MenuState(spent)
+
+    def _left_after(self, query: object, left: Array) -> Array:
+        """The units left after ``query`` where ``left`` were before it, int32; negative where it does not fit."""
+        alone = at_hand(query, left) and not any(map(np.ndim, jax.tree.leaves((query, left))))
+        if alone and isinstance(self.promise, MenuCurves):
+            return self._at_least_price(self.promise, query, left)
+        parts = parts_in(self, query, alone)
+        found = left_after(self, parts, left)
+        if self.other is None:
+            return found
+        # The same arrays, so that a compiler finds a query's place on the axes once.
+        other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
+        others = parts_in(other, query, alone)
+        cheaper = _where_fresh(
+            left == self.budget, lambda: price_halfway(other, others) < price_halfway(self, parts), left
+        )
+        return either(left, self.budget, cheaper, found, left_after(other, others, left))
+
+    def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
+        """The units left at the least price that is certified for what is left; the table's own price is one."""
+        place, budget = position_of(query), np.int32(self.budget)
+        if place is None:
+            asked = as_mechanism(query)
+            with jax.enable_x64(True):
+                known = all(as_sampled_gaussian(part) is not None for part, _ in parts_of(asked))
+        elif known := 0 <= int(place) < len(curves.entries):
+            asked = curves.entries[int(place)]
+        else:
+            return np.asarray(-1)
+        after = int(left_after(self, parts_in(self, query, False), budget)) if known else -1
+        most = int(budget) - after if after >= 0 else DEAR
+        return np.asarray(max(int(left) - curves.least_price(asked, int(left), most), -1))
+
+    def spent(self, state: MenuState) -> Array:
+        """The units spent, int32."""
+        return state.spent
+
+    def remaining(self, state: MenuState) -> Array:
+        """The units left, int32."""
+        return self._left(state)
+
+    def fraction(self, state: MenuState) -> Array:
+        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
+        return fraction_of(self.budget, state.spent)
+
+    def steps_left(self, query: object, state: MenuState | None = None) -> Array:
+        """How often ``query`` may still run, one after the other, until it is refused; int32.
+
+        Found by running the filter: about a microsecond a step, inside one compiled loop.
+
+        Args:
+            query: one query that the filter was made for, with scalar parameters, or an entry's position.
+            state: from `init` or `update`; nothing spent where it is None.
+
+        Raises:
+            ValueError: as `update`.
+        """
+        state = self._start() if state is None else state
+        with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
+            return _count(self, query, state)
+
+    def _edges(self) -> tuple[Array, Array]:
+        """Noise multipliers and rates, shape ``(k,)``, of queries of which one dominates all that the table has."""
+        xp = array_module(self.sigmas, self.noise)
+        sigmas, rates = axes_of(self)
+        ends = (sigmas[:1], amounts.join(self.noise)), (rates[-1:], amounts.join(self.rate))
+        return xp.concatenate(ends[0]), xp.concatenate(ends[1])
+
+    def _covers(self, query: object) -> ArrayLike:
+        if (place := position_of(query)) is not None:
+            return (place >= 0) & (place < np.shape(self.entries)[1])
+        with jax.enable_x64(True):
+            found = [as_sampled_gaussian(part) for part, _ in parts_of(query)]
+            return functools.reduce(operator.and_, [self._has(*one) for one in found if one is not None], True)
+
+    def _has(self, noise: Array, rate: Array) -> Array:
+        """Whether some edge dominates a sampled Gaussian; inside ``enable_x64``."""
+        least, most = self._edges()
+        _, noise, rate = floats(noise, rate)
+        return ((noise[..., None] >= least) & (rate[..., None] <= most)).any(-1)
+
+    def _outside(self, query: object) -> str:
+        if (place := position_of(query)) is not None:
+            return f"position {place} is none of the {np.shape(self.entries)[1]} that this filter has entries for"
+        with jax.enable_x64(True):
+            least, most = self._edges()
+            least, most = np.nanmin(least, initial=np.inf), np.nanmax(most, initial=0.0)
+            for part, _ in parts_of(query):
+                noise, rate = as_sampled_gaussian(part) or (np.inf, 0.0)
+                if noise < least:
+                    return f"noise {noise:.6g} is below the least, {least:.6g}, that this filter was made for"
+                if rate > most:
+                    return f"rate {rate:.6g} is above the largest, {most:.6g}, that this filter was made for"
+        return ""
+
+
+@jax.jit
+def _taken(left: Array, after: Array) -> Array:
+    return jnp.where(after >= 0, left - after, DEAR).astype(jnp.int32)
+
+
+@jax.jit
+def _charged(budget: Array, spent: Array, left: Array) -> tuple[Array, Array]:
+    """Whether accounts can go on with so much left, and what they have spent then."""
+    budget, spent = jnp.asarray(budget, jnp.int32), jnp.asarray(spent)
+    fits = (left >= 0) & (spent >= 0) & (spent <= budget)
+    return fits, jnp.where(fits, budget - left, spent).astype(jnp.int32)
+
+
+@jax.jit
+def _count(filter: TableFilter, query: object, state: MenuState) -> Array:
+    def go(carry: tuple[Array, Array, MenuState]) -> tuple[Array, Array, MenuState]:
+        _, count, state = carry
+        admitted, state = filter._after(query, state)
+        return admitted, count + admitted.astype(jnp.int32), state
+
+    start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
+    return while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]
+
+
+def _where_fresh(fresh: Array, cheaper: Callable[[], Array], left: Array) -> Array:
+    """``cheaper()``, which is not worked out where every account has spent something."""
+    if not isinstance(left, Tracer):
+        return cheaper() if bool(fresh.any()) else jnp.bool_(False)
+    shape = jax.eval_shape(cheaper).shape
+    return cond(jnp.any(fresh), cheaper, lambda: jnp.zeros(shape, bool))
+
+
+@amounts.rounded(up=True)
+def fraction_of(budget: ArrayLike, spent: Array) -> Array:
+    """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
+    xp, spent, budget = floats(spent, budget)
+    share = spent / budget
+    return xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52))

@@ -1,0 +1,248 @@
+"""`cost_of_adaptivity`: what the best filter that admits every affordable schedule really guarantees."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.accounting.batch import Bounds
+from jaxacct.accounting.calibration import calibrate
+from jaxacct.games.blocks import block_lattice, block_laws
+from jaxacct.games.experiment import by_direction
+from jaxacct.games.rules import one_more, sequence
+from jaxacct.games.transforms import Runs
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import RELATIONS
+
+_ROWS = 256  # curves that are transformed at once
+_MOST_ROWS = 10_000  # curves that are kept at once
+
+Counts = tuple[int, ...]
+Levels = list[list[Counts]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CostOfAdaptivity:
+    """The privacy of the filter that admits every schedule of fixed cost at most ``schedules``, enclosed.
+
+    No filter that admits all of them has a smaller epsilon at ``delta`` than ``epsilon.lower``.
+
+    Attributes:
+        schedules: the epsilon, at ``delta``, that schedules fixed in advance cost at most.
+        delta: of the target.
+        block: runs of each query that are decided on at once.
+        states: how many combinations of blocks the lower bound's analyst can reach.
+        grid: the lattice.
+        lower: lower bounds of the worst analyst's H - (1 - gamma)_+ at the lattice's points.
+        upper: upper bounds.
+    """
+
+    schedules: float
+    delta: float
+    block: tuple[int, ...]
+    states: int
+    grid: LossGrid
+    lower: np.ndarray = dataclasses.field(repr=False)
+    upper: np.ndarray = dataclasses.field(repr=False)
+
+    @property
+    def epsilon(self) -> Bounds:
+        """Bounds of the least epsilon for which the filter is (epsilon, delta)-DP."""
+        losses = self.grid.losses
+        misses = (self.lower > self.delta) & (losses >= 0)
+        meets = (self.upper <= self.delta) & (losses >= 0)
+        upper = losses[np.argmax(meets)] if meets.any() else np.inf
+        return Bounds(deflated(np.max(losses[misses], initial=0.0), 4 * EPS), inflated(np.float64(upper), 4 * EPS))
+
+    @property
+    def share(self) -> Bounds:
+        """Bounds of what such a filter must hold back of its epsilon: 1 - schedules / epsilon."""
+        lower, upper = (1.0 - self.schedules / max(float(x), self.schedules) for x in self.epsilon)
+        return Bounds(np.float64(lower), np.float64(upper))
+
+    def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
+        """Bounds of the worst analyst's delta(epsilon), epsilon >= 0, from the lattice points around it."""
+        _validate.nonnegative(epsilon=epsilon)
+        before, after = _around(np.asarray(epsilon, np.float64), self.grid)
+        inside = after < self.grid.size
+        lower = np.where(inside, self.lower[np.where(inside, after, 0)], 0.0)
+        slack = _slack(np.minimum(epsilon, self.grid.losses[-1]))
+        return Bounds(np.maximum(lower - slack, 0.0)[()], np.minimum(self.upper[before] + slack, 1.0)[()])
+
+
+def cost_of_adaptivity(
+    queries: Sequence[Mechanism],
+    epsilon: float,
+    delta: float,
+    *,
+    blocks: int = 24,
+    relation: str = "add_or_remove",
+    progress: Callable[[int, int], object] | None = None,
+) -> CostOfAdaptivity:
+    """What it costs to let an analyst choose, as it goes, among all schedules that cost at most ``epsilon`` alone.
+
+    The filter keeps how often each query ran, and admits a query if the new counts, had they been fixed in advance,
+    would be (epsilon, delta)-DP. Its true epsilon is a floor for every filter that admits as much
+    (docs/theorems/adaptivity.md). The lower bound is of an analyst who decides on blocks of runs, and plays only
+    counts that are certified to cost at most ``epsilon``; the upper bound is of one who is given a whole block's
+    results for each block that was begun. Both are curves on a lattice; every rounding is accounted for.
+
+    Args:
+        queries: mechanisms with one setting each, two or more.
+        epsilon: what schedules fixed in advance may cost, > 0.
+        delta: strictly between 0 and 1.
+        blocks: into how many blocks a query's runs are divided, if it alone spends ``epsilon``. States are about
+            blocks ** k / k! for k queries.
+        relation: see :func:`jaxacct.delta`.
+        progress: called as ``progress(states done, states)``.
+
+    Raises:
+        ValueError: a bad value (named), a query that exceeds the target at once, too many states.
+    """
+    _validate.scalar(_validate.positive, epsilon=epsilon)
+    _validate.scalar(_validate.probability, delta=delta)
+    _validate.scalar(_validate.count, blocks=blocks)
+    _validate.at_most(1024, blocks=blocks)
+    _validate.one_of(RELATIONS, relation=relation)
+    if progress is not None:
+        _validate.function(progress=progress)
+    moves = sequence(queries=queries)
+    if len(moves) < 2 or not all(isinstance(query, Mechanism) for query in moves):
+        raise ValueError(f"queries must be two or more mechanisms, got {queries!r:.200}")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(moves))):
+        raise ValueError("queries must have one setting each, got an array of settings")
+    epsilon, delta, blocks = float(epsilon), float(delta), int(blocks)
+    block = tuple(max(1, _runs_alone(query, epsilon, delta, relation) // blocks) for query in moves)
+    played: list[Mechanism] = [
+        Composed([query], count) if count > 1 else query for query, count in zip(moves, block, strict=True)
+    ]
+    grid = block_lattice(played, blocks, epsilon, delta, relation)
+    sides = by_direction([block_laws(one, grid, relation) for one in played])
+    upper, lower = ([Runs([law[bound] for law in laws], grid, bound == 0) for laws in sides] for bound in (0, 1))
+    (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
+    inner = _levels(upper, lambda curves: curves[:, before] <= delta - slack)
+    outer = _begun(_levels(lower, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
+    told = _Told(progress, sum(len(level) for level in inner + outer))
+    worst = [_worst(sides, levels, told) for sides, levels in ((lower, inner), (upper, outer))]
+    return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, *worst)
+
+
+def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> int:
+    """How often a query alone runs within the target, to a hundredth; it only says how large blocks are."""
+    found = calibrate(
+        lambda _: query,
+        epsilon,
+        delta,
+        steps=lambda runs: runs,
+        relation=relation,
+        seek="largest",
+        whole=True,
+        tolerance=0.01,
+    )
+    return int(found.parameter)
+
+
+def _around(epsilon: np.ndarray, grid: LossGrid) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the points not above and not below ``epsilon``, but for a rounding; ``grid.size`` for no point."""
+    place = epsilon / grid.spacing
+    nearest = np.rint(place)
+    on = np.abs(place - nearest) <= 4 * EPS * place
+    before, after = (np.where(on, nearest, x) - grid.lowest for x in (np.floor(place), np.ceil(place)))
+    return np.minimum(before, grid.size - 1).astype(np.int64), np.minimum(after, grid.size).astype(np.int64)
+
+
+def _slack(epsilon: ArrayLike) -> np.ndarray:
+    """What H changes by where epsilon is off by its roundings: no more than epsilon is."""
+    return 16 * EPS * np.asarray(epsilon, np.float64)
+
+
+def _levels(sides: list[Runs], kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
+    """Counts of blocks, by their sum, of which every direction's fixed composition is ``kept``.
+
+    Only counts that follow kept ones are looked at.
+    """
+    queries = sides[0].queries
+    level: dict[Counts, int] = {(0,) * queries: 0}
+    curves = [np.zeros((1, runs.grid.size)) for runs in sides]
+    found = [list(level)]
+    while level:
+        following: dict[Counts, tuple[int, int]] = {}
+        for query, (counts, row) in itertools.product(range(queries), level.items()):
+            following.setdefault(one_more(counts, query), (query, row))
+        if len(following) > _MOST_ROWS:
+            raise ValueError(f"blocks must give at most {_MOST_ROWS} counts of one sum, got {len(following)}")
+        names, made = list(following), [np.zeros((len(following), runs.grid.size)) for runs in sides]
+        last, rows = np.array(list(following.values())).T
+        for query in range(queries):
+            for part in _parts(np.flatnonzero(last == query)):
+                for runs, before, after in zip(sides, curves, made, strict=True):
+                    after[part] = runs.after(query, runs.transformed(before[rows[part]]))
+        good = np.logical_and.reduce([kept(one) for one in made])
+        curves = [one[good] for one in made]
+        level = {names[i]: row for row, i in enumerate(np.flatnonzero(good))}
+        if level:
+            found.append(list(level))
+    return found
+
+
+def _begun(levels: Levels, block: Counts) -> Levels:
+    """Counts of blocks that may have been begun while the full ones among them were one of ``levels``'s counts."""
+    open_blocks = [1 if size > 1 else 0 for size in block]
+    found: dict[int, set[Counts]] = {}
+    for counts in itertools.chain.from_iterable(levels):
+        # A query of which no block is full may not have been begun.
+        choices = [(0, more) if full == 0 else (full + more,) for full, more in zip(counts, open_blocks, strict=True)]
+        for begun in itertools.product(*choices):
+            found.setdefault(sum(begun), set()).add(begun)
+    return [sorted(found[total]) for total in sorted(found)]
+
+
+def _worst(sides: list[Runs], levels: Levels, told: _Told) -> np.ndarray:
+    """The worst analyst's excess in any direction: Lemma 1 of the residue paper, from the last level to the first."""
+    curves = [np.zeros((len(levels[-1]), runs.grid.size)) for runs in sides]
+    for total in range(len(levels) - 2, -1, -1):
+        index = {counts: row for row, counts in enumerate(levels[total])}
+        best = [np.zeros((len(index), runs.grid.size)) for runs in sides]
+        for part in _parts(np.arange(len(levels[total + 1]))):
+            rests = [runs.transformed(one[part]) for runs, one in zip(sides, curves, strict=True)]
+            for query in range(sides[0].queries):
+                before = [index.get(_one_less(levels[total + 1][i], query), -1) for i in part]
+                rows = np.array(before)
+                can = rows >= 0
+                for runs, rest, one in zip(sides, rests, best, strict=True):
+                    played = runs.after(query, rest)
+                    one[rows[can]] = np.maximum(one[rows[can]], played[can])
+        curves = best
+        told.add(len(levels[total + 1]))
+    told.add(len(levels[0]))
+    return np.maximum.reduce([one[0] for one in curves])
+
+
+def _one_less(counts: Counts, query: int) -> Counts:
+    return tuple(n - (i == query) for i, n in enumerate(counts))
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    """``rows`` in pieces that are transformed at once."""
+    return [rows[start : start + _ROWS] for start in range(0, rows.size, _ROWS)]
+
+
+class _Told:
+    """Progress, counted in states."""
+
+    def __init__(self, progress: Callable[[int, int], object] | None, total: int) -> None:
+        self._progress, self._done, self._total = progress, 0, total
+
+    def add(self, states: int) -> None:
+        self._done += states
+        if self._progress is not None:
+            self._progress(self._done, self._total)

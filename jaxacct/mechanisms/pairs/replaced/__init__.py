@@ -1,0 +1,1 @@
+"""Pairs of `replace`, where neither direction of add and remove dominates."""

@@ -1,0 +1,1 @@
+"""Mechanisms on samples: which records a run sees is drawn."""

@@ -1,0 +1,1 @@
+"""From per-example gradients to a noisy sum: clipped, summed exactly, noise added."""

@@ -1,0 +1,257 @@
+"""The menu: its certificate checked by hand, its worst case by other means, its ledger, its cache."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import (
+    Composed,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    PoissonSampled,
+    PrivacyProfile,
+    RandomAllocation,
+    adversary,
+    epsilon,
+    filters,
+)
+
+EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
+MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    return filters.menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
+
+
+@pytest.mark.slow  # a recursion of its own
+def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
+    few = [PoissonSampled(Gaussian(s), 0.2) for s in (0.8, 1.1, 1.5)]
+    ledger = filters.menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)
+    rule = adversary.Rule.additive(few, [int(c) for c in ledger.prices], int(ledger.budget))
+    rounds = int(ledger.budget) // int(ledger.prices.min())
+    grid = LossGrid(0.02, -400, 801)
+    worst = adversary.worst_case(rule, rounds, grid=grid, record=False)
+    at = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
+    bounds, claimed = worst.hockey_stick(at), ledger.guarantee.delta(at)
+    assert (claimed >= bounds.lower).all()
+    # The table lets budgets be shared out in fractions of a run, of which there are some ten.
+    assert (claimed <= bounds.upper * 1.35).all()
+
+
+def greedy(loss, left):
+    """Loud while the loss lags behind the target, quiet once it has passed it."""
+    return jnp.where(loss < EPSILON, 0, 3)
+
+
+def timid(loss, left):
+    """The other way around: saves, and strikes when luck has brought the loss near the target."""
+    return jnp.where((loss > 0.6 * EPSILON) | (left < 0.2), 0, 3)
+
+
+@pytest.mark.parametrize("play", [greedy, pytest.param(timid, marks=pytest.mark.slow)])
+def test_no_play_exceeds_the_certified_delta(ledger, play):
+    """Simulated P(L > e) - e^eps Q(L > e) of adaptive plays, weighted towards the tail by importance."""
+    plays, rounds = 100_000, int(ledger.budget) // int(ledger.prices.min()) + 1
+    sigma = jnp.array([float(one.mechanism.sigma) for one in MENU], jnp.float32)
+
+    def one(key):
+        def body(carry, key):
+            loss, state = carry
+            a, b = jax.random.split(key)
+            choice = play(loss, 1 - ledger.fraction(state))
+            admitted, state = ledger.update(choice, state)
+            s = sigma[choice]
+            x = jax.random.bernoulli(a, 0.1) + s * jax.random.normal(b)
+            step = jnp.log(0.9 + 0.1 * jnp.exp((2 * x - 1) / (2 * s * s)))
+            return (loss + jnp.where(admitted, step, 0.0), state), admitted
+
+        (loss, _), admitted = jax.lax.scan(body, (jnp.float32(0), ledger.init()), jax.random.split(key, rounds))
+        return jnp.maximum(1 - jnp.exp(at - loss), 0.0), admitted.sum()
+
+    for at in (0.1, 0.5):
+        excess, admitted = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(3), plays))
+        mean, error = float(excess.mean()), float(excess.std()) / plays**0.5
+        assert int(admitted.min()) > 0
+        assert mean <= float(ledger.guarantee.delta(at)) + 4 * error
+        assert mean >= 0.3 * float(ledger.guarantee.delta(at)), "an attack that far below shows nothing"
+
+
+def test_the_guarantee_meets_its_target_in_both_directions_and_inverts_itself(ledger):
+    guarantee = ledger.guarantee
+    assert isinstance(guarantee, filters.Guarantee)
+    assert guarantee.is_bound
+    assert "Lemma 1" in guarantee.statement
+    assert 0.98 * DELTA <= float(guarantee.delta(EPSILON)) <= DELTA
+    at = np.array([1e-6, DELTA, 1e-2])
+    found = guarantee.epsilon(at)
+    assert found.shape == (3,)
+    assert (np.asarray(guarantee.delta(found)) <= at).all()
+    assert (np.asarray(guarantee.delta(np.maximum(found - 1e-6, 0))) > at).all()
+    assert float(guarantee.epsilon(1e-300)) == math.inf
+    profile: PrivacyProfile = guarantee.curve
+    one, other = (np.asarray(x.on(profile.grid).excess) for x in (profile, profile.reflect()))
+    assert np.allclose(one, other, rtol=1e-9, atol=1e-15)
+
+
+def test_queries_snap_to_the_cheapest_entry_that_dominates_them(ledger):
+    prices = np.asarray(ledger.prices)
+    assert (np.diff(prices) < 0).all()
+    assert prices.min() == 288
+    sigma = [float(one.mechanism.sigma) for one in MENU]
+    nowhere = 2**31 - 1
+    cases = [(s, 0.1, i) for i, s in enumerate(sigma)]
+    cases += [(s * 1.01, 0.05, i) for i, s in enumerate(sigma)]
+    for noise, rate, entry in cases:
+        for scale in (1.0, 3.0):
+            assert int(ledger.price(PoissonSampled(Gaussian(noise * scale, scale), rate))) == prices[entry]
+    assert int(ledger.price(PoissonSampled(Gaussian(sigma[2] * (1 - 2.0**-21)), 0.1))) == prices[1]
+    assert int(ledger.price(PoissonSampled(Gaussian(sigma[0] * 0.99), 0.1))) == nowhere
+    assert int(ledger.price(PoissonSampled(Gaussian(5.0), 0.1001))) == nowhere
+    assert int(ledger.price(Gaussian(5.0))) == nowhere
+    assert int(ledger.price(PoissonSampled(PoissonSampled(Gaussian(sigma[1]), 0.4), 0.25))) == prices[1]
+    assert int(ledger.price(Composed([PoissonSampled(Gaussian(sigma[1]), 0.1)], 3))) == 3 * prices[1]
+    assert [int(ledger.price(i)) for i in (0, 3, 4, -1, 2**40)] == [prices[0], prices[3], nowhere, nowhere, nowhere]
+    bad = jax.jit(lambda s, q: ledger.price(PoissonSampled(Gaussian(s), q)))
+    for s, q in ((math.nan, 0.1), (-2.0, 0.1), (math.inf, 0.1), (2.0, math.nan), (2.0, -0.1)):
+        assert int(bad(s, q)) == nowhere
+    assert int(bad(2.4, 0.0)) == prices[3]
+    twice = jax.jit(lambda s, q: ledger.price(PoissonSampled(PoissonSampled(Gaussian(s, s / 2.4), q), q)))
+    assert int(twice(1.0, 0.1)) == prices[3]
+    assert int(twice(-1.0, 0.1)) == int(twice(1.0, -0.1)) == nowhere
+    for wrong in ("gaussian", 0.5, Laplace(1.0), True):
+        with pytest.raises(ValueError, match="query must be"):
+            ledger.update(wrong, ledger.init())
+    with pytest.raises(ValueError, match="query must match the state"):
+        ledger.update(np.array([0, 1]), ledger.init())
+
+
+def test_a_float32_program_snaps_to_the_safe_side_and_keeps_the_same_ledger(ledger):
+    sigma = np.geomspace(1.1, 3.0, 301).astype(np.float32)
+    sigma = np.concatenate([sigma, [np.float32(one.mechanism.sigma) for one in MENU]])
+    sigma = np.concatenate([sigma, np.nextafter(sigma, np.float32(0))])
+    prices = [int(ledger.price(PoissonSampled(Gaussian(float(s)), 0.1))) for s in sigma]
+    traced = jax.jit(jax.vmap(lambda f, s, q: f.price(PoissonSampled(Gaussian(s), q)), (None, 0, None)))
+    assert traced(ledger, sigma, np.float32(0.1)).tolist() == prices
+
+    @jax.jit
+    def run(f, sigma):
+        def body(state, s):
+            admitted, state = f.update(PoissonSampled(Gaussian(s), 0.1), state)
+            return state, (admitted, f.fraction(state), f.remaining(state))
+
+        return jax.lax.scan(body, f.init(), sigma)
+
+    state, (admitted, fraction, left) = run(ledger, sigma)
+    assert state.spent.dtype == left.dtype == jnp.int32
+    assert fraction.dtype == jnp.float32
+    spent = 0
+    for price, ran in zip(prices, admitted.tolist(), strict=True):
+        assert ran == (spent + price <= int(ledger.budget))
+        spent += price * ran
+    assert int(state.spent) == spent == int(ledger.budget) - int(left[-1])
+    epsilon, delta = jax.jit(lambda f: (f.guarantee.epsilon(DELTA), f.guarantee.delta(EPSILON)))(ledger)
+    assert float(ledger.guarantee.epsilon(DELTA)) <= float(epsilon) <= EPSILON * (1 + 1e-5)
+    assert float(ledger.guarantee.delta(EPSILON)) <= float(delta) <= DELTA * (1 + 1e-5)
+    with jax.enable_x64(True):
+        wide, (again, *_) = run(ledger, sigma)
+    assert int(wide.spent) == spent
+    assert again.tolist() == admitted.tolist()
+
+
+def test_a_refused_query_changes_nothing_and_many_ledgers_are_many(ledger):
+    @jax.jit
+    @jax.vmap
+    def run(sigma):
+        def body(state, _):
+            admitted, after = ledger.update(PoissonSampled(Gaussian(sigma), 0.1), state)
+            return after, (admitted, state.spent == after.spent)
+
+        return jax.lax.scan(body, ledger.init(), None, length=800)
+
+    sigma = jnp.geomspace(1.1, 3.0, 50)
+    state, (admitted, same) = run(sigma)
+    assert (admitted ^ same).all()
+    prices = [int(ledger.price(PoissonSampled(Gaussian(s), 0.1))) for s in np.asarray(sigma)]
+    assert admitted.sum(-1).tolist() == [min(800, int(ledger.budget) // p) if p < 2**31 - 1 else 0 for p in prices]
+    assert (state.spent <= int(ledger.budget)).all()
+
+
+@pytest.mark.slow
+def test_rates_and_evaluations_are_entries_like_others():
+    menu = filters.gaussian_menu((1.2, 2.0), (0.05, 0.1), sigmas=2, rates=2)
+    menu.append(Gaussian(20.0))
+    menu.append(Laplace(20.0))
+    ledger = filters.menu(menu, epsilon=EPSILON, delta=DELTA, points=POINTS)
+    prices = np.asarray(ledger.prices)
+    assert prices.shape == (6,)
+    assert int(ledger.price(Gaussian(25.0))) == prices[4]
+    assert int(ledger.price(5)) == prices[5]
+    assert int(ledger.price(PoissonSampled(Gaussian(3.0), 0.04))) == prices.min()
+    # The whole budget in evaluations is one Gaussian, exactly.
+    runs = int(ledger.budget) // int(prices[4])
+    exact = float(filters.gdp(np.sqrt(runs) / 20.0).guarantee.epsilon(DELTA))
+    assert 0.75 * EPSILON < exact <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Composed((Gaussian(8.0), Laplace(20.0)), (2, 1)),
+        Composed((PoissonSampled(Gaussian(2.0), 0.1),), (10,)),
+        RandomAllocation(Gaussian(3.0), 9, 2),
+    ],
+)
+def test_an_entry_of_several_runs_is_admitted_as_often_as_it_may_be(entry):
+    menu = filters.menu([entry], epsilon=3.0, delta=1e-5, points=2048)
+    state, admitted = menu.init(), 0
+    while menu.update(0, state)[0]:
+        state, admitted = menu.update(0, state)[1], admitted + 1
+    upper = [float(epsilon(entry, 1e-5, steps=steps).upper) for steps in (admitted, admitted + 1)]
+    assert upper[0] <= 3.0 < upper[1] * 1.01
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "epsilon", "least"),
+    [
+        ([jaxacct.RandomizedResponse(0.994)], 1.47, [1]),
+        ([jaxacct.RandomizedResponse(1.0)], 1.0, [1]),  # exactly
+        ([jaxacct.RandomizedResponse(1.0)], 2.0, [2]),
+        ([jaxacct.RandomizedResponse(1.0)], 2.9, [2]),
+        ([jaxacct.Laplace(1.0)], 1.0, [1]),
+        ([PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.994)], 1.47, [30, 1]),
+    ],
+)
+def test_an_entry_that_fits_a_few_times_is_admitted_as_often(mechanisms, epsilon, least):
+    menu = filters.menu(mechanisms, epsilon=epsilon, delta=1e-5)
+    for place, wanted in enumerate(least):
+        state, count = menu.init(), 0
+        while count < 100:
+            admitted, state = menu.update(place, state)
+            if not bool(admitted):
+                break
+            count += 1
+        assert count >= wanted
+        assert float(jaxacct.epsilon(mechanisms[place], 1e-5, steps=count).lower) <= epsilon
+    assert float(menu.guarantee.epsilon(1e-5)) <= epsilon
+
+
+def test_a_staircase_is_above_everything_that_its_prices_admit():
+    entries = [PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.5)]
+    menu = filters.menu(entries, epsilon=1.4, delta=1e-5)
+    many, few = (int(price) for price in menu.prices)
+    assert int(menu.budget) // few >= 2
+    for runs in range(int(menu.budget) // few + 1):
+        rest = (int(menu.budget) - runs * few) // many
+        parts = [(entry, n) for entry, n in zip(entries, (rest, runs), strict=True) if n]
+        both = jaxacct.Composed([entry for entry, _ in parts], [n for _, n in parts])
+        for at in (0.0, 0.7, 1.4):
+            assert float(jaxacct.delta(both, at).lower) <= float(menu.guarantee.delta(at)) * (1 + 1e-9)
