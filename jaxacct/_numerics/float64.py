@@ -1,8 +1,9 @@
-"""Decorators that run functions in float64 in any program, and the conversion of arguments that this needs."""
+"""`in_float64` runs a function in float64 in any program, and converts its arguments as this needs."""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
@@ -35,34 +36,44 @@ def settled(*values: Any, buffers: bool = True) -> list[Any]:
 
     def settle(leaf: Any) -> Any:
         if _validate.is_traced(leaf):
-            return leaf * 1 if buffers and leaf.dtype != "float64" else leaf
+            number = buffers and leaf.dtype != "float64" and jax.numpy.issubdtype(leaf.dtype, np.number)
+            return leaf * 1 if number else leaf
         # JAX has no whole numbers beyond 64 bits, and no floats.
         if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind == "f" and leaf.dtype.itemsize > 8:
             with np.errstate(over="ignore"):
                 return leaf.astype(np.float64)
         return float(leaf) if isinstance(leaf, int) and 2**63 <= abs(leaf) < 2**1023 else leaf
 
-    return [jax.tree.map(settle, value) for value in values]
+    def whole(value: Any) -> Any:
+        leaves, structure = jax.tree.flatten(value)
+        made = [settle(leaf) for leaf in leaves]
+        # An object that needs nothing stays the one it is, with what it has computed and kept.
+        same = all(old is new for old, new in zip(leaves, made, strict=True))
+        return value if same else jax.tree.unflatten(structure, made)
+
+    return [whole(value) for value in values]
 
 
-def reentrant_x64(function: _Function) -> _Function:
-    """``function`` under ``jax.enable_x64``, which as a decorator leaves the flag set in JAX 0.8 where calls nest."""
+_settled = contextvars.ContextVar("settled", default=False)
+
+
+def in_float64(function: _Function) -> _Function:
+    """``function`` in float64, its arguments `settled` where it is not called by another function of this kind.
+
+    ``jax.enable_x64`` as a decorator leaves the flag set in JAX 0.8 where calls nest.
+    """
 
     @functools.wraps(function)
     def inner(*args: object, **kwargs: object) -> Any:
-        with own_rules():
-            return function(*args, **kwargs)
+        if _settled.get():
+            with own_rules():
+                return function(*args, **kwargs)
+        *given, named = settled(*args, kwargs)
+        token = _settled.set(True)
+        try:
+            with own_rules():
+                return function(*given, **named)
+        finally:
+            _settled.reset(token)
 
     return cast(_Function, inner)
-
-
-def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` under ``jax.enable_x64``, for public functions that somebody may ``vmap`` from outside."""
-
-    @functools.wraps(function)
-    def inner(*args: object, **kwargs: object) -> Any:
-        *given, named = settled(*args, kwargs)
-        with own_rules():
-            return function(*given, **named)
-
-    return inner

@@ -36,6 +36,11 @@ def by_mixture(rho: ArrayLike, delta: float, tight: bool) -> Array:
     return jnp.where(rho >= 0, reading(orders, jnp.where(sums >= 0, sums, jnp.inf), jnp.asarray(delta)), jnp.inf)
 
 
+def listed(budgets: ArrayLike) -> np.ndarray:
+    """Budgets a millionth larger: what came back as one of them may have been rounded up, in float32 too."""
+    return inflated(np.asarray(budgets, np.float64), 2.0**-20)
+
+
 @in_float64
 def by_budget(rho: ArrayLike, budgets: np.ndarray, table: np.ndarray) -> Array:
     """The entry of ``table`` at the first of rising ``budgets`` that is at least rho; inf beyond the last one."""
@@ -44,11 +49,11 @@ def by_budget(rho: ArrayLike, budgets: np.ndarray, table: np.ndarray) -> Array:
     return jnp.where(jnp.asarray(rho) >= 0, found, jnp.inf)  # NaN promises nothing
 
 
-def table(budgets: ArrayLike, delta: float, *, gaussian: bool, tight: bool, order: float | None) -> np.ndarray:
+def table(budgets: np.ndarray, delta: float, *, gaussian: bool, tight: bool, order: float | None) -> np.ndarray:
     """An epsilon for each of the public ``budgets``, with shares of delta that add up to delta; shape ``(m,)``.
 
     Args:
-        budgets: rho, rising.
+        budgets: rho, rising, of `listed`.
         delta: of the whole list.
         gaussian: losses are those of a stopped Brownian motion or of what is made from one, and only a
             delta-approximate epsilon is wanted: a post-processing's loss need not have a Gaussian's tail.
@@ -57,7 +62,7 @@ def table(budgets: ArrayLike, delta: float, *, gaussian: bool, tight: bool, orde
             above that conversion, and an equal part of the rest. Where there is no rest, or nothing says that losses
             are Gaussian, the conversion itself comes back.
     """
-    rho = np.asarray(budgets, np.float64)
+    rho = budgets
     share = np.full(rho.shape, delta / rho.size * (1.0 - 4.0 * EPS))
     if order is None:
         return _gaussian_row(rho, share) if gaussian else _concentrated_row(rho, share, tight)

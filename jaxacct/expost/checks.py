@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import AtOneOrder, Definition, OfGaussians, PureExPost
@@ -193,7 +193,7 @@ class PublicScore:
         return jnp.asarray(score) >= self.threshold, jnp.asarray(score).astype(caller_dtype())
 
 
-@reentrant_x64
+@in_float64
 def _noisy(key: Array, value: ArrayLike, scale: Array, law: Callable[[Array, tuple[int, ...]], Array]) -> Array:
     """``value`` with noise; NaN, which passes no comparison, where a traced scale makes no sense."""
     return jnp.asarray(value, jnp.float64) + jnp.where(scale < jnp.inf, scale * law(key, ()), jnp.nan)

@@ -8,7 +8,7 @@ round the sum up to the next filter's budget (Feldman, Zrnic 2021; Lécuyer 2021
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.host import at_hand, not_negative, on_host
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
@@ -87,7 +87,7 @@ class RenyiOdometer(AtOneOrder):
             ValueError: a query of another type, or one that holds no plain numbers (a mask, a truth value, a text).
         """
         _validate.plain(query=query)
-        cost = not_negative(query) if is_scalar_query(query) else _curve(query, self.order)
+        cost = not_negative(query) if is_scalar_query(query) else _curve(cast(Mechanism, query), self.order)
         (cost,) = settled(cost)
         return RenyiOdometerState(_update(cost, state.pieces, self._own(state)), state.mark)
 
@@ -117,7 +117,7 @@ def _sum(pieces: Array) -> Array:
     return array_module(total).where(total >= 0, total, np.inf)
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _update(cost: ArrayLike, pieces: Array, own: Array) -> Array:
     cost = jnp.where(own, jnp.asarray(cost, jnp.float64), jnp.inf)

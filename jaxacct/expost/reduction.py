@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.least import first_greatest
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
@@ -175,7 +175,7 @@ def gumbel_path(key: Array, scores: ArrayLike, epsilons: ArrayLike, *, sensitivi
     return _selected(key, scores, below(parameters[0]), above(parameters[1]))
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _selected(key: Array, scores: ArrayLike, epsilons: ArrayLike, sensitivity: ArrayLike) -> Array:
     scores, epsilons, sensitivity = (jnp.asarray(v, jnp.float64) for v in (scores, epsilons, sensitivity))
@@ -211,7 +211,7 @@ def _released(
     return _added(noise, key, value, caller_dtype(), *parameters)
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
 def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *parameters: ArrayLike) -> object:
     epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
@@ -151,7 +151,7 @@ class GumbelReduction:
         """All selected positions, int32[m]."""
         return gumbel_path(key, self.scores, epsilons, sensitivity=self.sensitivity)
 
-    @reentrant_x64
+    @in_float64
     def spent(self, epsilons: ArrayLike, path: ArrayLike) -> Array:
         """Different positions so far times the budget, rounded up."""
         chosen = jnp.asarray(path)
@@ -186,7 +186,7 @@ class Doubling(_Gaussian):
 
             return _noise.released(key, draw, dtype, value)
 
-    @reentrant_x64
+    @in_float64
     def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)

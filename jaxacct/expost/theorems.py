@@ -146,9 +146,10 @@ def convert(
         if _validate.is_traced(budgets):
             raise ValueError(f"budgets must be fixed in advance, not traced, got {budgets!r:.200}")
         at = None if order is None else RenyiExPost(order).order
+        listed = all_orders.listed(budgets)
         gaussian = best and isinstance(have, GDPExPost)
-        row = all_orders.table(budgets, to.delta, gaussian=gaussian, tight=best, order=at)
-        epsilon = all_orders.by_budget(result.epsilon, np.asarray(budgets, np.float64), row)
+        row = all_orders.table(listed, to.delta, gaussian=gaussian, tight=best, order=at)
+        epsilon = all_orders.by_budget(result.epsilon, listed, row)
     elif rho and order is None:
         epsilon = all_orders.by_mixture(result.epsilon, to.delta, best)
     else:

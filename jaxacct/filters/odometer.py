@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts, marks
 from jaxacct.filters.additive.gdp import GDPFilter
@@ -129,7 +129,7 @@ def _sums(counter: Odometer, state: SpentState) -> tuple[Array, Array]:
     return orders, orders * inflated(rho, 2.0**-50)[..., None]
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnames=("how", "dtype"))
 def _read(counter: Odometer, state: SpentState, delta: ArrayLike, how: str, dtype: str) -> Array:
     delta = jnp.asarray(delta, jnp.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct import accounting
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct.games.experiment import experiments_of
@@ -38,7 +38,7 @@ def block_lattice(blocks: list[Mechanism], rounds: int, epsilon: float, delta: f
     return LossGrid(spacing, -half, 2 * half + 1)
 
 
-@reentrant_x64
+@in_float64
 def block_laws(block: Mechanism, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     """(upper, lower) laws of ``block`` on ``grid``, one pair a direction.
 

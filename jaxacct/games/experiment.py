@@ -12,7 +12,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
@@ -195,7 +195,7 @@ def whole_curve(epsilon: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Bo
     return Bounds(*(end[()] for end in ends))
 
 
-@reentrant_x64
+@in_float64
 def to_trade_off(one: Experiment) -> TradeOff:
     """The trade-off curve, bounded from below: masses are rounded up."""
     factor = 1.0 + (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.games.experiment import Experiment, Query, experiments_of
@@ -60,7 +60,7 @@ def on_lattice(grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
     return np.abs(position - np.clip(np.rint(position), grid.lowest, grid.highest)) <= 1e-9
 
 
-@reentrant_x64
+@in_float64
 def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGrid:
     """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
 
@@ -123,7 +123,7 @@ def _spread(finite: Sequence[Experiment], rounds: int) -> float:
     return rounds * mean + 9.0 * (rounds * variance) ** 0.5 + 2.0 * largest
 
 
-@reentrant_x64
+@in_float64
 def laws_of(query: Query, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     """(upper, lower) laws of ``query`` on ``grid``, one pair a direction."""
     validity.check_grid(grid)

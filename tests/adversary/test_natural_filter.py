@@ -1,5 +1,6 @@
 """The natural filter's exact cost, freeness and counterexamples: certificates of the two filter papers."""
 
+import itertools
 import math
 from fractions import Fraction as F
 
@@ -92,6 +93,44 @@ def test_random_games_agree_with_brute_force():
         assert bounds.lower - 1e-15 <= truth <= bounds.upper + 1e-15
         assert bounds.upper - bounds.lower < 1e-12
         assert found.undecided == 0
+
+
+def test_the_cost_is_at_most_the_sum_of_the_largest_plans():
+    """Sequences with the same largest counts are one composition, so they share one delta; in rational arithmetic."""
+    rng = np.random.default_rng(8)
+    several = 0
+    for _ in range(6):
+        ratios = [F(int(rng.integers(11, 30)), 10) for _ in range(2)]
+        pairs = [*map(finite.randomized_response, ratios), finite.failing(F(int(rng.integers(1, 9)), 100))]
+        budget = finite.compose(finite.randomized_response(F(2)), finite.failing(F(int(rng.integers(5, 30)), 100)))
+
+        def plan(counts, pairs=pairs):
+            return finite.compose(*[pair for pair, n in zip(pairs, counts, strict=True) for _ in range(n)])
+
+        every = [n for n in itertools.product(range(4), repeat=3) if sum(n) <= 3]
+        legal = {n for n in every if finite.at_most(plan(n), budget)}
+        larger = {n: [tuple(c + (i == j) for j, c in enumerate(n)) for i in range(3)] for n in legal}
+        largest = [n for n in legal if not legal & set(larger[n])]
+        several += len(largest) > 1
+        family = [response(r) for r in ratios] + [zero(float(pairs[2][0][1]))]
+        last = next(p for p, q in budget if q == 0)
+        found = natural_filter_cost(ApproximateDP(LOG2, float(last)), family, 3)
+        for gamma in (F(1, 2), F(1), F(3, 2), F(2), F(7, 2)):
+            total = sum(finite.hockey_stick(plan(n), gamma) for n in largest)
+            assert found.hockey_stick(math.log(gamma)).lower <= float(total) + 1e-14
+        assert float(found.hockey_stick(LOG2).lower) <= len(largest) * float(finite.hockey_stick(budget, 2)) + 1e-14
+    assert several >= 3
+
+
+WORST = [(4, 6, (1, 2, 4), 1, 1.0), (8, 7, (1, 2, 3), 1, 1.889589), (16, 13, (1, 2, 8), 4, 2.811185)]
+
+
+@pytest.mark.parametrize(("rounds", "parts", "steps", "pieces", "ratio"), WORST)
+def test_the_worst_families_that_were_found_cost_what_the_page_says(rounds, parts, steps, pieces, ratio):
+    family = [RandomizedResponse(j / parts) for j in steps] + [zero(1e-3 / pieces)]
+    found = natural_filter_cost(ApproximateDP(1.0, 1e-3), family, rounds).hockey_stick(1.0)
+    assert 1e3 * found.lower == pytest.approx(ratio, abs=1e-6)
+    assert found.upper - found.lower < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_table_3_with_orders_chosen_for_delta_is_nowhere_larger():
         never = epsilons(GDPExPost(), ApproximateExPost(DELTA), tight, budgets=BUDGETS, order=20)
         if tight:
             assert np.all(never < today)
-        assert never == pytest.approx(today, rel=0.8 if tight else 1e-12)
+        assert never == pytest.approx(today, rel=0.8 if tight else 1e-6)
         # One order alone, and what nothing is known of but its rho.
         assert epsilons(ZCDPExPost(), ApproximateExPost(DELTA), tight, order=20) == pytest.approx(today, rel=1e-12)
         some = epsilons(ZCDPExPost(), ApproximateExPost(DELTA), tight, budgets=BUDGETS)
@@ -223,6 +223,13 @@ def test_a_rho_that_is_traced_or_off_the_list_gets_the_next_budget_or_nothing():
         )
     )
     between = np.array([BUDGETS[2] * 0.9, BUDGETS[6] * 1.1, np.nan, 0.0], np.float32)
+    # A budget that came back through float32, or a sum rounded up, is still that budget.
+    rounded = np.nextafter(BUDGETS.astype(np.float32), np.float32(1.0))
+    assert np.asarray(read(jnp.asarray(rounded))) == pytest.approx(row, rel=1e-6)
+    run = expost.release_until(
+        lambda x: 1.0, expost.Brownian(0.5, sensitivity=1.0), BUDGETS, expost.PublicScore(0.0), key=jax.random.key(0)
+    )
+    assert expost.convert(run.result, ApproximateExPost(DELTA), budgets=BUDGETS).epsilon == row[0]
     found = np.asarray(read(jnp.asarray(between)))
     assert found[[0, 3]] == pytest.approx(row[[2, 0]], rel=1e-6)
     assert np.all(found[[0, 3]] >= row[[2, 0]])

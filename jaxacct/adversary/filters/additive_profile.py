@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
@@ -118,7 +118,7 @@ class AdditiveProfileFilter(BaseFilter):
         return amounts.used(_bands(state)).max()
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _update(pieces: Array, masses: ArrayLike, state: SpentState) -> tuple[Array, SpentState]:
     masses = jnp.asarray(masses, jnp.float64)

@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -219,7 +219,7 @@ class LadderGuarantee:
         return max([self.closed[0], *(float(law.losses[-1]) for law in self.laws)])
 
 
-@reentrant_x64
+@in_float64
 def _float64(value: np.ndarray) -> Array:
     return on_device(np.asarray(value, np.float64))
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
@@ -65,12 +65,12 @@ class NaturalApproximateDPFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return []
 
-    @reentrant_x64
+    @in_float64
     def init(self) -> ComposedState:
         """The state with nothing spent."""
         return nothing(self.grid)
 
-    @reentrant_x64
+    @in_float64
     def prepare(self, query: Query) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
@@ -120,7 +120,7 @@ class NaturalApproximateDPFilter(BaseFilter):
         return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
 
 
-@reentrant_x64
+@in_float64
 def _for_both(law: PLD) -> PLD:
     """The law with an atom at infinity for all that its reversal has more of: it dominates both at every epsilon.
 
@@ -138,7 +138,7 @@ def _for_both(law: PLD) -> PLD:
     return replaced(law, masses=masses, infinity_mass=infinite + (more + doubt))
 
 
-@reentrant_x64
+@in_float64
 def _update(
     law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
 ) -> tuple[Array, ComposedState]:

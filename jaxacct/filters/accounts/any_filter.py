@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import (
@@ -135,7 +135,7 @@ def _of_all(filter: Any, which: str, state: PerExampleState) -> Array:
 
 
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
-@reentrant_x64
+@in_float64
 @jax.jit
 def _update(filter: Any, query: object, norms: Array, state: PerExampleState) -> tuple[Array, PerExampleState]:
     norms = settle_norms(norms, norms.shape[0])

@@ -15,7 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand
 from jaxacct.filters import amounts
 from jaxacct.filters.marks import belongs, mark_of, row_of
@@ -181,11 +181,11 @@ def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Arra
     return (jax.lax.optimization_barrier(after) < 0) & own, after
 
 
-_update = reentrant_x64(jax.jit(_step))
-_update_in_place = reentrant_x64(jax.jit(_step, donate_argnums=3))
+_update = in_float64(jax.jit(_step))
+_update_in_place = in_float64(jax.jit(_step, donate_argnums=3))
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _bounds(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array, own: Array) -> Array:
     return jnp.where(own, filter._allowed(query, norms, words), 0.0)

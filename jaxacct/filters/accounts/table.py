@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
@@ -160,7 +160,7 @@ def _rows_of(clip: Array, bits: Array, rows: int) -> tuple[Array, Array]:
     return highs, jnp.clip(((bits - 1) >> _SHIFT) - last + rows - 1, 0, rows - 1)
 
 
-@reentrant_x64
+@in_float64
 def _rows_for(noise: Array) -> int:
     """Enough for noise multipliers in pieces, NaN for none: norms below all pay the least price."""
     found = np.asarray(amounts.join(noise))

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -57,7 +57,7 @@ class ApproximateGDPFilter(AdditiveFilter):
     """B, as it was given (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
@@ -133,7 +133,7 @@ class ApproximateGDPFilter(AdditiveFilter):
             sampled_parameters(PoissonSampled(Gaussian(1.0), end), self.regime)
         return clt_of_budget(self.budget, self.regime, sigma, rate)
 
-    @reentrant_x64
+    @in_float64
     def _cost(self, query: object) -> Array:
         return _mean_loss(sampled_parameters(query, self.regime), self.regime)[0]
 
@@ -171,7 +171,7 @@ def _open(state: SpentState) -> Array:
     return amounts.left(state) > amounts.DUST
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _update(
     pieces: Array, parameters: Parameters, state: SpentState, regime: str, partly: bool
@@ -188,7 +188,7 @@ def _update(
     return admitted, SpentState(jnp.where(admitted[..., None], after, state.words))
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnames=("regime", "dtype"))
 def _clip_scale(pieces: Array, parameters: Parameters, state: SpentState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)

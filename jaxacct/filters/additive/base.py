@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
@@ -87,7 +87,7 @@ class AdditiveFilter(BaseFilter):
         return functools.reduce(array_module(shares).maximum, shares)
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnums=3)
 def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
     """Whether ``costs`` fit all budgets, slack included, and the accounts after them."""

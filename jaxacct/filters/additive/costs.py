@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.additive.costs_of_plds import approximate_of_law, concentrated_of_law, pure_of_law
@@ -35,7 +35,7 @@ def _total(query: Composed, cost: Any) -> Any:
     return jax.tree.map(lambda *ones: inflated(sum(ones[1:], ones[0]), len(ones) * 2.0**-51), *parts)
 
 
-@reentrant_x64
+@in_float64
 @np.errstate(all="ignore")
 def is_pure(query: object, relation: str = "add_or_remove") -> bool:
     """Whether `pure_cost` has a closed form for ``query``, which is a mechanism."""
@@ -46,7 +46,7 @@ def is_pure(query: object, relation: str = "add_or_remove") -> bool:
     return isinstance(query, Mechanism) and query._pure() is not None
 
 
-@reentrant_x64
+@in_float64
 @np.errstate(all="ignore")
 def pure_cost(query: object) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none."""
@@ -70,7 +70,7 @@ def _named(query: object) -> str:
     return type(query.mechanism if isinstance(query, PoissonSampled) else query).__name__
 
 
-@reentrant_x64
+@in_float64
 @np.errstate(all="ignore")
 def concentrated_cost(query: object) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none."""
@@ -94,7 +94,7 @@ def concentrated_cost(query: object) -> Array:
     )
 
 
-@reentrant_x64
+@in_float64
 @np.errstate(all="ignore")
 def approximate_cost(query: object) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64."""

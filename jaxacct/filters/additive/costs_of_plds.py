@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct._numerics.arrays import array_module, logsumexp
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -68,7 +68,7 @@ def _law(pld: PLD) -> _Law:
 def _of_law(cost: Callable[..., Any]) -> Callable[..., Any]:
     """``cost`` of a `_Law` as a function of an upper PLD; raises ValueError for a bound from below."""
 
-    @reentrant_x64
+    @in_float64
     @hosted
     @functools.wraps(cost)
     def of_pld(pld: PLD, *more: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
@@ -35,7 +35,7 @@ class PureDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
         return of_pure_dp(amounts.admissible(self.pieces), _STATEMENT)

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import in_float64, reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative, on_host
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -52,7 +52,7 @@ class RenyiFilter(AdditiveFilter):
     """The budget of divergence (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """The divergence budget (with the account's slack) of the whole interaction, a proven bound."""
         rho = amounts.admissible(self.pieces)
@@ -70,7 +70,7 @@ def renyi_cost(query: Any, order: ArrayLike) -> Array:
     return divergence(query, order)
 
 
-@reentrant_x64
+@in_float64
 def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP, by Rényi divergence at one fixed order.
 

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
@@ -61,7 +61,7 @@ class AnyOrderFilter(AdditiveFilter):
     """The budgets of divergence, shape (budgets..., orders) (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """The mixture's curve at the budgets (with the accounts' slack), a proven bound."""
         rho = amounts.admissible(self.pieces)
@@ -125,7 +125,7 @@ class AnyOrderFilter(AdditiveFilter):
         return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 
 
-@reentrant_x64
+@in_float64
 def _at_orders(query: object, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
@@ -140,7 +140,7 @@ def _room(pieces: Array, used: Array) -> Array:
     return rho * ((1.0 + amounts.SLACK) - share) - 4.0 * EPS * rho
 
 
-@reentrant_x64
+@in_float64
 @functools.partial(jax.jit, static_argnames="orders")
 def _update(pieces: Array, costs: ArrayLike, state: SpentState, orders: tuple[float, ...]) -> tuple[Array, SpentState]:
     costs = jnp.asarray(costs, jnp.float64)
@@ -169,7 +169,7 @@ def _fitting(pieces: Array, state: SpentState, orders: tuple[float, ...]) -> Arr
     return xp.where(high == 1.0, high, low)
 
 
-@reentrant_x64
+@in_float64
 def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> AnyOrderFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP by the Rényi divergences at several orders together.
 

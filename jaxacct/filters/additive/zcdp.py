@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -52,7 +52,7 @@ class ZCDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
         return of_zcdp(amounts.admissible(self.pieces), _STATEMENT)
@@ -91,7 +91,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
     """The budget of delta, as it was given (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
         rho, delta = (amounts.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
@@ -127,7 +127,7 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     return ZCDPFilter(amounts.split(rho))
 
 
-@reentrant_x64
+@in_float64
 def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     """A filter for delta_i-approximately rho_i-zCDP queries: their rhos and deltas add up, each within its budget.
 
@@ -152,7 +152,7 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     return ApproximateZCDPFilter(amounts.split(rhos), amounts.split(xp.where(deltas < 1, deltas, np.nan)))
 
 
-@reentrant_x64
+@in_float64
 def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0.5) -> ApproximateZCDPFilter:
     """The filter of Whitehouse et al. 2023 for (epsilon_i, delta_i)-DP queries under an (epsilon, delta) budget.
 

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import unchecked
@@ -63,7 +63,7 @@ class ParameterGuarantee:
             return self.parameter
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
-    @reentrant_x64
+    @in_float64
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``.
 
@@ -80,7 +80,7 @@ class ParameterGuarantee:
         _, value = floats(self.curve.epsilon(self.parameter, xp.where(good, rest, 0.5)))
         return on_device(array_module(value, good).where(good, value, np.inf))
 
-    @reentrant_x64
+    @in_float64
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of the curve, rounded up; float64."""
         _validate.nonnegative(epsilon=epsilon)
@@ -88,7 +88,7 @@ class ParameterGuarantee:
         value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
         return on_device(xp.where(fails >= 0, value, 1.0))
 
-    @reentrant_x64
+    @in_float64
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve from above, one for each budget; a bound of the interaction's only if ``is_bound``.
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -38,7 +38,7 @@ class ProfileGuarantee:
         _validate.nonnegative(epsilon=epsilon)
         return self.curve.hockey_stick(epsilon)
 
-    @reentrant_x64
+    @in_float64
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
         _validate.probability(delta=delta)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.curves import conversions
@@ -34,7 +34,7 @@ class MenuLaws(NamedTuple):
     above: int  # points by which it raises the loss at most; mass beyond is at infinity, in ``excess``
 
 
-@reentrant_x64
+@in_float64
 def menu_laws(
     menu: Sequence[Mechanism], epsilon: float, delta: float, points: int | None
 ) -> tuple[MenuLaws, np.ndarray]:
@@ -111,7 +111,7 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
     return inflated(float(low * (1.0 - share) + high * share), 1e-9)
 
 
-@reentrant_x64
+@in_float64
 def law_of(query: Mechanism, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
     """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
     law = _law(query, step)

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.filters.prices.laws import MenuLaws
@@ -85,7 +85,7 @@ def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarr
     return whole.astype(np.int32), (prices - (whole - 1) * node) / node
 
 
-@reentrant_x64
+@in_float64
 def budget_table(
     laws: MenuLaws,
     prices: np.ndarray,

@@ -13,7 +13,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
 from jaxacct.filters import amounts
@@ -57,7 +57,7 @@ class ResidueFilterState(NamedTuple):
         return f"ResidueFilterState(parameter={number(self.parameter)} after {number(self.rounds)} queries)"
 
 
-@reentrant_x64
+@in_float64
 def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TOLERANCE) -> ResidueCheck:
     """The residue condition of Theorem 1, certified: both sides are piecewise linear with nodes on one lattice.
 
@@ -117,14 +117,14 @@ class ResidueFilter(BaseFilter):
     tolerance: float = dataclasses.field(metadata={"static": True})
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ProfileGuarantee:
         """The first budget's curve, and the tolerance of every step; a proven bound."""
         slack = self.rounds * self.tolerance
         profile = PrivacyProfile.from_pld(replaced(self.curve(self.init().parameter), bound="upper"))
         return ProfileGuarantee(raised(profile, slack), _STATEMENT.format(rounds=self.rounds, slack=slack))
 
-    @reentrant_x64
+    @in_float64
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
         return ResidueFilterState(*on_device((self._first(), np.zeros((), np.int32))))
@@ -135,12 +135,12 @@ class ResidueFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [row_of(leaf) for leaf in jax.tree.leaves(self._first())]
 
-    @reentrant_x64
+    @in_float64
     def prepare(self, query: object) -> PLD:
         """The query's upper law on this filter's grid."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    @reentrant_x64
+    @in_float64
     def update(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
@@ -90,7 +90,7 @@ class GDPResidueFilter(BaseFilter):
     """The budget's delta, as it was given (float64)."""
 
     @property
-    @reentrant_x64
+    @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """What the whole interaction satisfies, a proven bound."""
         return of_gdp(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
@@ -98,7 +98,7 @@ class GDPResidueFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [self.mu_pieces, self.delta_pieces]  # `share` only steers
 
-    @reentrant_x64
+    @in_float64
     def init(self) -> ResidueState:
         """The state with nothing spent; one account for each entry of the budget's shape."""
         nothing = np.zeros(np.shape(self.mu_pieces), np.float32)
@@ -263,7 +263,7 @@ def _each(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array
 
 
 @_each.def_vmap
-@reentrant_x64
+@in_float64
 def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
     """Processors take one after the other, each in as few steps as it needs; accelerators all at once."""
     leaves, tree = jax.tree.flatten(arguments)

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts, prepare
 from jaxacct.filters.around import AroundFilter
@@ -71,7 +71,7 @@ class LevelsFilter(AroundFilter):
         return ""
 
 
-@reentrant_x64
+@in_float64
 def _cheapest(noise_pieces: Array, rate_pieces: Array, query: object) -> tuple[Array, Array]:
     found = as_sampled_gaussian(query)
     if found is None:

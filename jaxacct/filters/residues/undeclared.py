@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct.filters import amounts
@@ -58,12 +58,12 @@ class UndeclaredNaturalFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [row_of(self.room)]
 
-    @reentrant_x64
+    @in_float64
     def init(self) -> ComposedState:
         """The state with nothing spent."""
         return nothing(self.grid)
 
-    @reentrant_x64
+    @in_float64
     def prepare(self, query: object) -> PLD:
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
