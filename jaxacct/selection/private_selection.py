@@ -25,7 +25,8 @@ _LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 
 _known: dict[tuple, tuple[FromProfile, FromTables]] = {}  # the newest curves: one query asks several times
 _KEPT = 32
-_NEARER = (1.0, 0.97, 0.9, 0.7, 0.4)  # shares of epsilon at which an attack may begin to show
+_ENOUGH = 0.5  # share of a delta with which an attack at the bound's epsilon is near enough
+_HALVINGS = 7
 
 
 @mechanism
@@ -159,16 +160,25 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
         worst = int(np.argmax([np.sum(side > at_delta) for side in found]))
         asked = max(at_delta, 1.001 * deltas[i][-1])  # infinite losses may be more
         target = float(np.interp(-asked, -deltas[i], epsilons[i]))
-        p, q = _attack_near(count, one, worst, target)
+        p, q = _attack_near(count, one, worst, target, asked)
         # The pair of `remove` comes first.
         tables[(slice(None), *i)] = (q, p) if worst else (p, q)
     return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])
 
 
-def _attack_near(count: Any, one: Curve, side: int, target: float) -> tuple[np.ndarray, np.ndarray]:
-    """The tables of an attack at an epsilon, or at a smaller one where none shows."""
-    for share in _NEARER:
-        p, q = attained(count, one.losses, one.lower[side], one.upper[side], share * target)
-        if np.any(p > np.exp(share * target) * q):
-            return p, q
-    return attained(count, one.losses, one.lower[side], one.upper[side], 0.0)
+def _attack_near(count: Any, one: Curve, side: int, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of an attack that has delta ``asked`` at an epsilon, at most ``target``, that is about the largest."""
+    curve = one.losses, one.lower[side], one.upper[side]
+    reaches = lambda p, q, near: np.sum(np.maximum(p - np.exp(near) * q, 0.0))  # noqa: E731
+    found = attained(count, *curve, target)
+    if reaches(*found, target) >= _ENOUGH * asked:
+        return found
+    low, high, best = 0.0, target, None
+    for _ in range(_HALVINGS):
+        near = 0.5 * (low + high)
+        found = attained(count, *curve, near)
+        if reaches(*found, near) >= asked:
+            low, best = near, found
+        else:
+            high = near
+    return attained(count, *curve, 0.0) if best is None else best
