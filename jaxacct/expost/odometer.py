@@ -1,7 +1,8 @@
-"""An odometer: the cost so far of a fully adaptive interaction, at one Rényi order.
+"""An odometer: the cost so far of a fully adaptive interaction, at one Rényi order or at all of them.
 
 Composition with fully adaptive bounds (Section 4): every step's epsilon may be chosen from all earlier outputs, and
-the plain sum is the epsilon of an ex-post Rényi result, at whatever step one stops. Odometers made of many filters
+the plain sum is the epsilon of an ex-post Rényi result, at whatever step one stops (docs/theorems/odometers.md), and a
+sum of rho that of an ex-post zCDP result. Odometers made of many filters
 round the sum up to the next filter's budget (Feldman, Zrnic 2021; Lécuyer 2021); this one does not.
 """
 
@@ -22,7 +23,8 @@ from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.host import at_hand, not_negative, on_host
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import AtOneOrder, ExPostResult, RenyiExPost
+from jaxacct.expost.definitions import ExPostResult, RenyiExPost, ZCDPExPost
+from jaxacct.filters.additive.costs import concentrated_cost
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.described import word_of
@@ -47,21 +49,29 @@ class RenyiOdometerState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RenyiOdometer(AtOneOrder):
+class RenyiOdometer:
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
+
+    Without an order it sums rho, for all orders at once, and its results are `ZCDPExPost`.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
     negative makes the sum infinite. The sum is rounded up by at most 2^-51 of itself a step, and is at least 2^-60
     once anything was spent.
 
     Attributes:
-        order: above 1, concrete.
+        order: above 1, concrete, or None.
     """
 
-    order: float
+    order: float | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", RenyiExPost(self.order).order)
+        if self.order is not None:
+            object.__setattr__(self, "order", RenyiExPost(self.order).order)
+
+    @property
+    def definition(self) -> RenyiExPost | ZCDPExPost:
+        """Ex-post Rényi at this order, or ex-post zCDP."""
+        return ZCDPExPost() if self.order is None else RenyiExPost(self.order)
 
     def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""
@@ -78,7 +88,8 @@ class RenyiOdometer(AtOneOrder):
     def update(self, query: Mechanism | ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
-        Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
+        Without an order: what `jaxacct.filters.zcdp` takes, or its rho. Mechanisms count for add-or-remove neighbours,
+        as in `jaxacct.filters.renyi`.
 
         Returns:
             The state; of an odometer of another order, and of damaged words, one with an infinite sum.
@@ -87,7 +98,10 @@ class RenyiOdometer(AtOneOrder):
             ValueError: a query of another type, or one that holds no plain numbers (a mask, a truth value, a text).
         """
         _validate.plain(query=query)
-        cost = not_negative(query) if is_scalar_query(query) else _curve(cast(Mechanism, query), self.order)
+        if is_scalar_query(query):
+            cost = not_negative(query)
+        else:
+            cost = concentrated_cost(query) if self.order is None else _curve(cast(Mechanism, query), self.order)
         (cost,) = settled(cost)
         return RenyiOdometerState(_update(cost, state.pieces, self._own(state)), state.mark)
 
@@ -101,13 +115,13 @@ class RenyiOdometer(AtOneOrder):
         own = self._own(state)
         if at_hand(own) and not np.all(own):
             raise ValueError(
-                f"state must be one of this odometer, of order {self.order:g}, with float32 pieces, got {state!r:.200}"
+                f"state must be one of this odometer, of order {self.order}, with float32 pieces, got {state!r:.200}"
             )
         total = _sum(state.pieces)
         return array_module(own, total).where(own, total, np.inf)
 
     def result(self, output: object, state: RenyiOdometerState) -> ExPostResult:
-        """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
+        """``output`` with the sum so far as the number of an ex-post result of this odometer's definition."""
         return ExPostResult(output, self.spent(state), self.definition)
 
 

@@ -96,7 +96,7 @@ def compose_until(
     accurate: Callable[[Any], ArrayLike],
     check: Check,
     *,
-    order: float,
+    order: float | None,
     most: int,
     key: Array,
     disjoint: bool = False,
@@ -117,7 +117,7 @@ def compose_until(
             which is public, and from nothing private. Sampled mechanisms count for add-or-remove neighbours.
         start: the first state, public.
         accurate: the score of a state; see `release_until`, also for ``check``, ``disjoint`` and ``progress``.
-        order: above 1, concrete.
+        order: above 1, concrete; None sums rho instead, of queries with one, for an ex-post zCDP result.
         most: how many steps at most.
         key: a PRNG key that nothing else uses.
 

@@ -183,7 +183,7 @@ def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | Approx
     if isinstance(definition, ZCDPExPost):
         return ZeroConcentratedDP(cap)
     if isinstance(definition, GDPExPost):
-        return GDP(_root(cap))
+        return GDP(in_caller_dtype(_root(cap), up=True))
     return ApproximateDP(cap, getattr(definition, "delta", 0.0))
 
 
@@ -207,14 +207,19 @@ def _common(results: Sequence[ExPostResult], name: str) -> Any:
     return rest.pop()
 
 
-@in_float64
 def _times(rho: ArrayLike, order: float) -> Array:
-    return in_caller_dtype(inflated(jnp.asarray(rho, jnp.float64) * order, EPS), up=True)
+    return in_caller_dtype(_product(rho, order), up=True)
+
+
+@in_float64
+def _product(rho: ArrayLike, order: float) -> Array:
+    rho = jnp.asarray(rho, jnp.float64)
+    return jnp.where(rho >= 0, inflated(rho * order, EPS), jnp.inf)  # a traced NaN promises nothing
 
 
 @in_float64
 def _root(cap: ArrayLike) -> Array:
-    return in_caller_dtype(inflated(jnp.sqrt(2.0 * jnp.asarray(cap, jnp.float64)), 4.0 * EPS), up=True)
+    return inflated(jnp.sqrt(2.0 * jnp.asarray(cap, jnp.float64)), 4.0 * EPS)
 
 
 def _total(epsilons: Sequence[ArrayLike], *, largest: bool = False) -> Array:

@@ -78,6 +78,35 @@ class Filter(Protocol):
         ...
 
 
+@runtime_checkable
+class ReasonFilter(Protocol):
+    """A filter that says why it admits or refuses a query, as all of the package do."""
+
+    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+        """Why ``query`` is admitted or refused: a `jaxacct.filters.Reason`, int32, inside programs too."""
+        ...
+
+
+@runtime_checkable
+class LastStepFilter(Protocol):
+    """A filter that shortens a last step to what is left, in place of refusing it."""
+
+    def update_clipped(self, query: object, state: Any) -> tuple[Array, Any, Array]:
+        """Whether ``query`` may run, the state after it, and what its contributions are to be multiplied with."""
+        ...
+
+
+@runtime_checkable
+class ExamplesFilter(Protocol):
+    """A filter with an account for each example, as `per_example` makes it."""
+
+    examples: int
+
+    def bounds(self, query: object, norms: ArrayLike, state: Any) -> Array:
+        """The norm up to which each example may contribute to the step that ``state`` is after."""
+        ...
+
+
 class Around:
     """A filter around another, ``filter``, whose states and marks it has."""
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import types
-from typing import Any
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ def described(value: object) -> str:
     return _text(value, ())
 
 
-def _text(value: Any, within: tuple[int, ...]) -> str:
+def _text(value: object, within: tuple[int, ...]) -> str:
     """``within`` holds the addresses of what ``value`` is part of, at which descriptions end, as they do far below."""
     if value is None or isinstance(value, bool | str | bytes | np.bool_):
         return repr(value if not isinstance(value, np.bool_) else bool(value))
@@ -42,7 +42,7 @@ def _text(value: Any, within: tuple[int, ...]) -> str:
         return "above" if id(value) in within else type(value).__qualname__
     within = (*within, id(value))
 
-    def each(parts: Any) -> str:
+    def each(parts: Iterable[object]) -> str:
         return f"({','.join(_text(part, within) for part in parts)})"
 
     if isinstance(value, tuple | list):
@@ -89,7 +89,7 @@ def _names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _content(cell: Any) -> object:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not yet set

@@ -94,7 +94,7 @@ def lower_budget(filter: Any, state: Any, lower: Any) -> Any:
         return put(made, on_device(xp.broadcast_to(mark, np.shape(fits))))
 
 
-def _same_but_for_budgets(filter: Any, lower: Any) -> None:
+def _same_but_for_budgets(filter: object, lower: object) -> None:
     if described(static_of(filter)) != described(static_of(lower)):
         raise ValueError(f"lower must differ from filter in its budget only, got {lower!r:.100} after {filter!r:.100}")
 

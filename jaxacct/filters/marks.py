@@ -35,7 +35,7 @@ _INFINITY = np.uint32(0x7F800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
-def mark_of(filter: Any) -> Any:
+def mark_of(filter: object) -> Any:
     """The mark of a filter, uint32 of its accounts' shape and never 0; None for a filter that marks no states.
 
     NumPy's where the filter's numbers are at hand, even inside a trace.
@@ -112,7 +112,7 @@ def shown(state: object) -> str:
         return type(state).__name__
 
 
-def put_for(filter: Any, state: State, mark: Array | None) -> State:
+def put_for(filter: object, state: State, mark: Array | None) -> State:
     """`put`, on states of filters that mark theirs: whoever else's are as they are."""
     return state if mark_of(filter) is None else put(state, mark)
 
@@ -126,7 +126,7 @@ def put(state: State, mark: Array | None) -> State:
     return type(state)(*(put(part, mark) for part in state))
 
 
-def marks_in(state: Any) -> list[Array | None]:
+def marks_in(state: object) -> list[Array | None]:
     """The marks that a state carries."""
     if not (isinstance(state, tuple) and hasattr(state, "_fields")):
         return []
@@ -135,7 +135,7 @@ def marks_in(state: Any) -> list[Array | None]:
     return [mark for part in state for mark in marks_in(part)]
 
 
-def belongs(filter: Any, state: Any) -> Array:
+def belongs(filter: object, state: object) -> Array:
     """Whether each account in ``state`` is one of ``filter``'s: a bool array of the accounts' shape, NumPy's if known.
 
     True for all states of a filter that marks none.
@@ -156,7 +156,7 @@ def belongs(filter: Any, state: Any) -> Array:
     return array_module(found).broadcast_to(found, np.broadcast_shapes(shape, np.shape(found)))
 
 
-def check_state(filter: Any, state: Any) -> None:
+def check_state(filter: object, state: object) -> None:
     """Raises ValueError, with the reason, unless ``state`` is one of ``filter``'s own.
 
     What a filter's ``update`` refuses without a word, because a compiled program has none: ask this before a state
@@ -186,7 +186,7 @@ def check_state(filter: Any, state: Any) -> None:
     )
 
 
-def _compared(filter: Any, state: Any) -> tuple[tuple[int, ...], bool, str]:
+def _compared(filter: object, state: object) -> tuple[tuple[int, ...], bool, str]:
     """The accounts' shape, whether all types are those of `init`, and which one is not, in words."""
     wanted, structure, rank = _layout(filter)
     found, other = jax.tree.flatten(put(state, None))
@@ -213,12 +213,12 @@ def _dtype(leaf: ArrayLike) -> np.dtype[Any]:
     return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _name(state: Any, number: int) -> str:
+def _name(state: object, number: int) -> str:
     path, _ = jax.tree_util.tree_leaves_with_path(put(state, None))[number]
     return jax.tree_util.keystr(path).lstrip(".")
 
 
-def _layout(filter: Any) -> tuple[list[Any], Any, int]:
+def _layout(filter: Any) -> tuple[list[jax.ShapeDtypeStruct], Any, int]:
     """What `init` makes, but for marks, as shapes and types and a structure, and how many axes of accounts it has."""
     if isinstance(filter, Around):
         return _layout(filter.filter)
@@ -231,7 +231,7 @@ def _layout(filter: Any) -> tuple[list[Any], Any, int]:
     return kept
 
 
-def marked(filter: Any, state: State) -> State:
+def marked(filter: object, state: State) -> State:
     """A state of ``filter``'s own making, with its mark."""
     mark = mark_of(filter)
     return state if mark is None else put(state, on_device(mark))

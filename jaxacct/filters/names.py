@@ -10,6 +10,6 @@ def canonical(name: Any) -> Any:
     return name.replace("-", "_") if isinstance(name, str) else name
 
 
-def name_of(filter: Any) -> str:
+def name_of(filter: object) -> str:
     """The name of the function that makes filters like ``filter``; of any other, the name of its class."""
     return getattr(filter, "_name", type(filter).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -56,4 +57,4 @@ def printed_as(name: str, *shown: str) -> Callable[[T], T]:
 
 
 def _of(value: object) -> str:
-    return repr(value) if isinstance(value, str | tuple) or hasattr(value, "init") else number(value)
+    return repr(value) if isinstance(value, str | tuple) or dataclasses.is_dataclass(value) else number(value)

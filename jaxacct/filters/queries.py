@@ -55,7 +55,7 @@ def position_of(query: object) -> Array | None:
     return query if array else None
 
 
-def sensitivity_of(query: Any) -> Any:
+def sensitivity_of(query: Any) -> Array:
     """The clip norm of a (sampled) Gaussian."""
     return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
 

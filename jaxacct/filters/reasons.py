@@ -43,7 +43,7 @@ _SENTENCES = {
 }
 
 
-def sentence(reason: ArrayLike, filter: Any = None, query: object = None) -> str:
+def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> str:
     """A reason in words; of a query outside of its filter's range, with the numbers.
 
     Args:
@@ -111,7 +111,7 @@ class PerExampleReasons:
         return _reason(self, (query, norms), state, taking)
 
 
-def _reason(filter: Any, query: Any, state: Any, admitted: ArrayLike) -> Array:
+def _reason(filter: BaseFilter | PerExampleReasons, query: object, state: object, admitted: ArrayLike) -> Array:
     with jax.enable_x64(True):
         admitted = jnp.asarray(admitted)
         found = jnp.where(_shaped(filter._covers(query), admitted), np.int32(Reason.SPENT), np.int32(Reason.OUTSIDE))
@@ -129,7 +129,7 @@ def _shaped(value: ArrayLike, like: Array) -> Array:
     return jnp.broadcast_to(value, like.shape)
 
 
-def _wrong(query: Any) -> list[Array]:
+def _wrong(query: object) -> list[Array]:
     """Where each parameter of a query, or of one with norms, makes no sense."""
     if isinstance(query, tuple):
         query, norms = query

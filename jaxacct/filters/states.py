@@ -19,9 +19,11 @@ from jaxacct._numerics.host import at_hand, on_device
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.filters import amounts, marks
 from jaxacct.filters.around import AroundFilter
+from jaxacct.filters.base import ExamplesFilter
 from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)
+Method = TypeVar("Method", bound=Callable[..., object])
 _UPDATES = ("update", "update_clipped")
 _NOTHING = ("remaining", "remaining_slack", "clip_scale", "bounds", "steps_left")
 """Readings that are 0 of a state which is not the filter's own, inside a program; of the others it is all there is."""
@@ -37,9 +39,9 @@ def filter_class(state: type, name: str, *shown: str) -> Callable[[T], T]:
     return lambda cls: printed_as(name, *shown)(keeps(state)(mechanism(cls)))
 
 
-def by_itself(method: Any) -> Any:
+def by_itself(method: Method) -> Method:
     """Leaves it to a method to look at the marks of its state."""
-    method.looks_at_marks = True
+    vars(method)["looks_at_marks"] = True
     return method
 
 
@@ -50,10 +52,10 @@ def keeps(kind: type) -> Callable[[T], T]:
     ValueError where it is concrete, and fail closed in a program: nothing is left, and everything is spent.
     """
 
-    def checked(name: str, method: Any) -> Any:
+    def checked(name: str, method: Callable[..., object]) -> Callable[..., object]:
         names = list(inspect.signature(method).parameters)
 
-        def given(args: Any, kwargs: Any) -> dict[str, Any]:
+        def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
             if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
                 method(*args, **kwargs)  # too many arguments, or one twice: Python complains, as where one is missing
             found = dict(zip(names, args, strict=False)) | kwargs
@@ -74,7 +76,7 @@ def keeps(kind: type) -> Callable[[T], T]:
         run = _updated if name in _UPDATES else functools.partial(_read, name in _NOTHING)
 
         @functools.wraps(method)
-        def inner(*args: Any, **kwargs: Any) -> Any:
+        def inner(*args: Any, **kwargs: Any) -> object:
             found = given(args, kwargs)
             if "state" not in found or hasattr(method, "looks_at_marks"):
                 return method(**found)
@@ -96,20 +98,20 @@ def keeps(kind: type) -> Callable[[T], T]:
     return wrap
 
 
-def _marked(method: Any) -> Any:
+def _marked(method: Callable[..., Any]) -> Callable[..., object]:
     @functools.wraps(method)
-    def init(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def init(self: object, *args: object, **kwargs: object) -> object:
         return marks.marked(self, method(self, *args, **kwargs))
 
     return init
 
 
-def _updated(method: Any, filter: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+def _updated(method: Callable[..., Any], filter: object, given: dict[str, Any]) -> tuple[object, ...]:
     """``update`` or ``update_clipped``, of states of ``filter``'s own."""
     state, fits = given["state"], marks.belongs(filter, given["state"])
     known = at_hand(fits)
     if known and not np.any(fits):
-        shape = (filter.examples,) if hasattr(filter, "examples") else np.shape(fits)
+        shape = (filter.examples,) if isinstance(filter, ExamplesFilter) else np.shape(fits)
         clipped = method.__name__ == "update_clipped"
         refused, *scale = on_device((np.zeros(shape, bool), *[np.zeros(shape, amounts.caller_dtype())] * clipped))
         return refused, state, *scale
@@ -122,7 +124,7 @@ def _updated(method: Any, filter: Any, given: dict[str, Any]) -> tuple[Any, ...]
     return admitted, marks.put(after, mark), *scale
 
 
-def _read(nothing: bool, method: Any, filter: Any, given: dict[str, Any]) -> Any:
+def _read(nothing: bool, method: Callable[..., object], filter: object, given: dict[str, Any]) -> object:
     """A reading of a state of ``filter``'s own; of another one in a program, 0 or the largest number there is."""
     state = given["state"]
     if state is None:

@@ -105,9 +105,8 @@ def _truncated_noise(mechanism: mechanisms.TruncatedPoisson) -> float:
 
 
 def _composed(mechanism: mechanisms.Composed, relation: str) -> dp_event.DpEvent:
-    return dp_event.ComposedDpEvent(
-        [to_dp_event(part, int(_scalar(steps)), relation) for part, steps in mechanism.parts()]
-    )
+    events = [to_dp_event(part, int(_scalar(steps)), relation) for part, steps in mechanism.parts()]
+    return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
 
 
 _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {

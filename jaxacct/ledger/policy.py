@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters.base import Filter
+from jaxacct.filters.base import ExamplesFilter, Filter
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.residues.any_family import ResidueFilter
 from jaxacct.ledger import canonical
@@ -51,7 +51,7 @@ class Policy:
     @classmethod
     def of(cls, filter: Filter) -> Policy:
         """The policy of a filter; raises ValueError for one that no ledger can hold."""
-        if hasattr(filter, "examples"):
+        if isinstance(filter, ExamplesFilter):
             raise ValueError(
                 f"filter must have one budget, charged without a look at the data, got {type(filter).__name__}, whose "
                 "ledgers are one for each example and as private as the data: keep its state in a private checkpoint, "

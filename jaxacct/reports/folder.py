@@ -15,6 +15,7 @@ from jaxacct.training.durable_runs.checkpoints import digest_of
 from jaxacct.training.durable_runs.journal import Record, contents
 from jaxacct.training.durable_runs.records import check, history
 from jaxacct.training.loop import StepRecord
+from jaxacct.training.runs import Runs, from_json
 
 _MOST = 2**30  # bytes
 
@@ -95,6 +96,11 @@ def steps_of(report: dict[str, Any]) -> list[StepRecord]:
     norms = [math.nan if norm is None else norm for norm in columns.pop("noisy_gradient_norm")]
     rows = zip(*columns.values(), norms, strict=True)
     return [StepRecord(**dict(zip((*columns, "gradient_norm"), row, strict=True))) for row in rows]
+
+
+def runs_of(report: dict[str, Any]) -> Runs | None:
+    """How its steps are runs of a sampler's mechanism; None without a sampler."""
+    return from_json(report["drawn"])
 
 
 def steps_charged(records: list[Record]) -> list[StepRecord]:

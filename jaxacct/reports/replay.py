@@ -10,13 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct.ledger import canonical
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.durable_runs.records import software
 from jaxacct.training.durable_runs.run import packed, unpacked
 from jaxacct.training.loop import StepRecord
+from jaxacct.training.runs import Runs
 from jaxacct.training.step import ask_clipped, budget_of
 
 _CLOSE = 2.0**-20  # of a budget: what another processor's or version's roundings may come to
@@ -74,14 +73,14 @@ def _compare(where: str, ask: _Ask, before: Any, after: Any, record: Record, exa
         raise ValueError(f"{where} does not replay: another state comes out")
 
 
-def history_replayed(filter: Any, steps: list[StepRecord], drawn: dict[str, Any] | None) -> int:
+def history_replayed(filter: Any, steps: list[StepRecord], drawn: Runs | None) -> int:
     """The number of steps of a report without a journal, all of which the filter admits again.
 
     Raises:
         ValueError: a step that it does not admit, or with another share of the budget left.
     """
     if drawn is not None:
-        return _runs_replayed(filter, steps, canonical.decoded(drawn["mechanism"]), drawn["steps"])
+        return _runs_replayed(filter, steps, drawn)
     state, ask = filter.init(), _asking(filter)
     for one in steps:
         answers = list(ask(state, float(np.float32(one.sigma * one.clip_scale)), one.rate))
@@ -91,16 +90,13 @@ def history_replayed(filter: Any, steps: list[StepRecord], drawn: dict[str, Any]
     return len(steps)
 
 
-def _runs_replayed(filter: Any, steps: list[StepRecord], mechanism: Mechanism, each: int) -> int:
+def _runs_replayed(filter: Any, steps: list[StepRecord], drawn: Runs) -> int:
     """The same where a run of the sampler's mechanism is paid for as a whole, at its first step."""
-    from jaxacct.filters.prices.table import TableFilter
-
     state = filter.init()
     admitted = True
-    query = 0 if isinstance(filter, TableFilter) and filter.fixed else mechanism
     for number, one in enumerate(steps):
-        if number % each == 0:
-            admitted, state = filter.update(query, state)
+        if drawn.begins(number):
+            admitted, state = filter.update(drawn.query(filter), state)
         _share(one, bool(admitted), float(budget_of(filter, state)[1]), 1.0)
     return len(steps)
 

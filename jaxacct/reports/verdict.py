@@ -177,7 +177,7 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
     if held.records:
         _same_as_journal(held, report, steps, done)
     elif filter is not None:
-        count = history_replayed(filter, steps, report["drawn"])
+        count = history_replayed(filter, steps, _folder.runs_of(report))
         done.append(f"The filter, read back from the folder, admits all {count} steps of the report again")
     if filter is not None:
         _same_numbers(report, filter, steps)
@@ -211,13 +211,11 @@ def _same_as_journal(held: Folder, report: dict[str, Any], steps: list[Any], don
 
 def _same_numbers(report: dict[str, Any], filter: Any, steps: list[Any]) -> None:
     """Raises where the numbers of a report are others than those of its history."""
-    from jaxacct.ledger import canonical
     from jaxacct.reports.words import markdown
     from jaxacct.training.demo.report import history_csv, number_to_report, rows_of, why_a_diagnostic
 
-    drawn = report["drawn"] and (canonical.decoded(report["drawn"]["mechanism"]), report["drawn"]["steps"])
     why = why_a_diagnostic(report["adaptive_schedule"], report["stopped"], report["attempts"])
-    rows = rows_of(steps, filter, report["delta"], why, drawn)
+    rows = rows_of(steps, filter, report["delta"], why, _folder.runs_of(report))
     stated = report["privacy"]
     if set(rows) != set(stated):
         raise ValueError(f"report.json has the rows {', '.join(stated)}, and the history those of {', '.join(rows)}")
@@ -252,10 +250,9 @@ def _certified(held: Folder, epsilon: float | None, delta: float) -> str:
 
     report = held.report
     steps = _folder.steps_of(report) if report else _folder.steps_charged(held.records)
-    if report is not None and report["drawn"] is not None:
-        from jaxacct.ledger import canonical
-
-        mechanism, runs = canonical.decoded(report["drawn"]["mechanism"]), -(-len(steps) // report["drawn"]["steps"])
+    mechanism: Any
+    if report is not None and (drawn := _folder.runs_of(report)) is not None:
+        mechanism, runs = drawn.mechanism, drawn.begun(len(steps))
     else:
         mechanism, runs = realised_mechanism(steps, _CERTIFIED_LEVELS), 1
     if mechanism is None or not runs:

@@ -100,11 +100,11 @@ def run_of_journal(settings: dict[str, Any], made: dict[str, Any], steps: list[A
 
 def sampler_of(drawn: dict[str, Any] | None) -> str:
     """How batches were drawn, in words."""
-    if drawn is None:
-        return "Poisson: each example is in each batch by itself, with the rate as its probability"
-    from jaxacct.ledger import canonical
+    from jaxacct.training.runs import from_json
 
-    return f"{canonical.decoded(drawn['mechanism'])!r}, {drawn['steps']} steps each time"
+    if (runs := from_json(drawn)) is None:
+        return "Poisson: each example is in each batch by itself, with the rate as its probability"
+    return f"{runs.mechanism!r}, {runs.steps} steps each time"
 
 
 def paragraphs(run: Run) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxacct.training.durable_runs.run import durable_run
     from jaxacct.training.gradients.clipping import clipped_gradient_sum, per_example_gradients
     from jaxacct.training.gradients.noise import add_gaussian_noise
+    from jaxacct.training.gradients.quantile_clip import adaptive_clip
     from jaxacct.training.keys import RootKeys, fresh_keys, secure_keys, seeded_keys, step_keys
     from jaxacct.training.loop import accuracy, fit
     from jaxacct.training.optax_chain import filtered_aggregate
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.gradients.fixed_point import empty_sum as empty_sum
     from jaxacct.training.gradients.noise import gaussian_tree as gaussian_tree
     from jaxacct.training.gradients.noise import largest_sigma as largest_sigma
+    from jaxacct.training.gradients.quantile_clip import AdaptiveClip as AdaptiveClip
     from jaxacct.training.keys import StepKeys as StepKeys
     from jaxacct.training.keys import attempt_keys as attempt_keys
     from jaxacct.training.loop import FitResult as FitResult
@@ -75,6 +77,7 @@ __all__ = [
     "StepReport",
     "TrainState",
     "accuracy",
+    "adaptive_clip",
     "add_gaussian_noise",
     "best_of",
     "clipped_gradient_sum",

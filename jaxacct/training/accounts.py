@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.filters.base import ExamplesFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
@@ -36,7 +37,7 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
 
 def pays_for_each(filter: object) -> bool:
     """Whether a filter has an account for each example, as `filters.per_example` makes it."""
-    return hasattr(filter, "bounds")
+    return isinstance(filter, ExamplesFilter)
 
 
 def charged(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
 from jaxacct.training.gradients.noise import add_gaussian_noise, check_sigma
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip
 from jaxacct.training.keys import StepKeys, check_step_keys
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.sampling import poisson_sample
@@ -24,7 +27,7 @@ def noisy_gradient(
     data: object,
     keys: StepKeys,
     *,
-    clip_norm: ArrayLike,
+    clip_norm: ArrayLike | AdaptiveClip,
     sigma: ArrayLike | None = None,
     rate: ArrayLike | None = None,
     sampler: Sampler | None = None,
@@ -33,7 +36,7 @@ def noisy_gradient(
     full_batch: bool = False,
     size: int | None = None,
     has_aux: bool = False,
-) -> Params:
+) -> Any:
     """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
 
     The divisor is the *expected* size of the sample, never the realised one, which is private.
@@ -43,7 +46,8 @@ def noisy_gradient(
         params: pytree of float arrays.
         data: pytree of arrays (size, ...), or :func:`jaxacct.training.shard_examples` of it.
         keys: this step's keys, from :func:`jaxacct.training.step_keys`; never the roots, which repeat themselves.
-        clip_norm: L2 bound C of each example's gradient, in [1e-12, 1e12].
+        clip_norm: L2 bound C of each example's gradient, in [1e-12, 1e12]; or one that moves with releases, from
+            :func:`jaxacct.training.adaptive_clip`.
         sigma: noise multiplier: the noise has standard deviation sigma * clip_norm, or a float32 rounding more: no
             less than a filter charges for that number, however it came into the program.
         rate: probability of each example to take part, in (0, 1], or a rounding less.
@@ -58,7 +62,8 @@ def noisy_gradient(
         has_aux: the loss returns ``(loss, aux)``; ``aux`` is private, and dropped.
 
     Returns:
-        A pytree like ``params``, float32; NaN where a traced number is out of range.
+        A pytree like ``params``, float32; NaN where a traced number is out of range. With a clip norm that moves, a
+        pair: that tree, and what ``clip_norm`` is to be in the next step.
 
     Raises:
         ValueError: roots for keys, parameters that are not floating point, data of different lengths, a loss that is no
@@ -70,7 +75,8 @@ def noisy_gradient(
     loss = _check.scalar_loss(loss, has_aux)
     count = number_of(data)
     _validate.whole(size=count if size is None else size)
-    _check.clip_norms(clip_norm=clip_norm)
+    bound = clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
+    _check.clip_norms(clip_norm=bound)
     if np.ndim(clip_scale) == 0:
         _validate.number(_validate.rate, clip_scale=clip_scale)
     if sampler is None:
@@ -95,8 +101,9 @@ def noisy_gradient(
         sample, arrays = sampler.draw(keys.run, keys.number), jax.tree.map(jnp.asarray, data)
         total = gradient_sum_of_sample(loss, params, arrays, sample, clip_norm, clip_scale=clip_scale)
         sigma, expected = sampler.noise_multiplier, jnp.float32(sampler.expected)
-    release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-    return jax.tree.map(lambda leaf: leaf / expected, release)
+    release = add_gaussian_noise(keys.noise, total, sigma, bound)
+    mean = jax.tree.map(lambda leaf: leaf / expected, release)
+    return (mean[0], clip_norm.moved(mean[1])) if isinstance(clip_norm, AdaptiveClip) else mean
 
 
 def check_sampler(sampler: Sampler, data: object) -> None:

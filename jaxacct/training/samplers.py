@@ -18,29 +18,27 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters.prices.menu import menu
 from jaxacct.filters.prices.table import TableFilter
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import Schedule, constant, least_float32
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Sampler:
+class Sampler(Runs):
     """Draws the batches of a mechanism; make it with `sampler`. Static: a program holds it as a constant.
 
     Attributes:
-        mechanism: the mechanism that one run is accounted for as.
+        mechanism, steps: as in `Runs`: what one run is accounted for as, and how many training steps it takes.
         size: number of examples, public.
-        steps: training steps in one run of the mechanism: the batches of an epoch, or 1.
         capacity: places of a sample, static; no sample has more examples.
         expected: the public number that sums are divided by.
         noise_multiplier: standard deviation of the noise, in clip norms; a float32, rounded up.
         draw: ``draw(key, step) -> Sample`` of step ``step`` (from 0) of a run whose root of coins is ``key``; jittable.
     """
 
-    mechanism: Mechanism
     size: int
-    steps: int
     capacity: int
     expected: float
     noise_multiplier: float
@@ -61,18 +59,6 @@ class Sampler:
             ValueError: steps not a whole number above 0.
         """
         return constant(self.noise_multiplier, min(self.expected / self.size, 1.0), steps)
-
-    def query(self, filter: object) -> Any:
-        """What ``filter`` is asked: position 0 of the menu of :meth:`filter`, or the mechanism itself.
-
-        Raises:
-            ValueError: a menu of several entries.
-        """
-        if not (isinstance(filter, TableFilter) and filter.fixed):
-            return self.mechanism
-        if np.shape(filter.prices)[-1:] != (1,):
-            raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(...)")
-        return 0
 
 
 def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
@@ -114,4 +100,4 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
     least_noise = least_float32(drawn.moved * noise)
-    return Sampler(mechanism, size, drawn.steps, drawn.places, float(drawn.expected), least_noise, draw)
+    return Sampler(mechanism, drawn.steps, size, drawn.places, float(drawn.expected), least_noise, draw)

@@ -29,17 +29,19 @@ class ReleasedValues(NamedTuple):
         accuracy: () float32, accuracy of the parameters on held-out data declared public; -1 before the first
             evaluation.
         evaluations: () int32, how often the accuracy has been measured.
+        clip_norm: () float32, the clip norm of the next step where it moves with releases, else 0.
     """
 
     gradient_norm: jax.Array
     noise_norm: jax.Array
     accuracy: jax.Array
     evaluations: jax.Array
+    clip_norm: jax.Array
 
     @classmethod
     def nothing(cls) -> ReleasedValues:
         """Before the first step."""
-        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(-1.0), jnp.int32(0))
+        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(-1.0), jnp.int32(0), jnp.float32(0.0))
 
     def with_accuracy(self, accuracy: ArrayLike) -> ReleasedValues:
         """After one more evaluation."""

@@ -13,6 +13,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
+from jaxacct.filters.base import LastStepFilter, ReasonFilter
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
 from jaxacct.mechanisms.base import Mechanism
@@ -21,6 +22,7 @@ from jaxacct.training.accounts import charged, gradient_norms, pays_for_each
 from jaxacct.training.checks import Loss
 from jaxacct.training.gradients.clipping import global_norm
 from jaxacct.training.gradients.noise import noise_length, usable_sigma
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip
 from jaxacct.training.keys import step_keys
 from jaxacct.training.release import check_sampler, noisy_gradient
 from jaxacct.training.samplers import Sampler
@@ -65,7 +67,7 @@ def make_step(
     filter: Any,
     schedule: Schedule,
     *,
-    clip_norm: float,
+    clip_norm: float | AdaptiveClip,
     sampler: Sampler | None = None,
     accounts: Callable[[Any, Any], jax.Array] | None = None,
     has_aux: bool = False,
@@ -97,7 +99,8 @@ def make_step(
 
     Args:
         loss, clip_norm, physical_batch, size, has_aux: as in :func:`jaxacct.training.noisy_gradient`. With a
-            per-example filter ``size`` is by default the number of its accounts.
+            per-example filter ``size`` is by default the number of its accounts. A clip norm that moves stands in
+            ``state.released``; not with a per-example filter.
         optimizer: any optax transformation; it sees noisy gradients only.
         filter: an object with the protocol of :mod:`jaxacct.filters`, or a per-example filter.
         schedule: from :mod:`jaxacct.training.schedules`; with a sampler ``sampler.schedule(steps)``.
@@ -114,10 +117,14 @@ def make_step(
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
+    moving = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
+    first_norm: Any = clip_norm if moving is None else moving.norm
+    _validate.scalar(_check.clip_norms, clip_norm=first_norm)
     _validate.whole(physical_batch=physical_batch)
     _validate.truth(donate=donate)
     each = pays_for_each(filter)
+    if moving is not None and each:
+        raise ValueError("clip_norm must be one number for a filter with an account for each example: counts cost too")
     if accounts is not None:
         _validate.function(accounts=accounts)
         _validate.methods("bounds", filter=filter)  # which has an account for each example
@@ -127,14 +134,14 @@ def make_step(
     if sampler is not None:
         _check_sampled(sampler, schedule, each)
     # With a sampler, of the filter too: another one's fresh account has not paid for the epoch that batches are from.
-    mark, epoch = (_COINS, 1) if sampler is None else (_mark(sampler, filter), sampler.steps)
+    mark = _COINS if sampler is None else _mark(sampler, filter)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
         usable = usable_sigma(sigma, size) & (rate > 0) & (rate <= 1)
         # What an epoch was not paid for is not drawn, and coins of one step each leave nothing unpaid behind.
-        first = state.step % epoch == 0
+        first = jnp.bool_(True) if sampler is None else sampler.begins(state.step)
         own = belongs(filter, state.filter_state) & ((state.run == mark) | ((state.run == 0) & first))
         if each:
             fits, after, scale = jnp.bool_(True), state.filter_state, jnp.float32(1.0)
@@ -153,8 +160,8 @@ def make_step(
         report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, reason)
         return Proposal(report, after, schedule_state)
 
-    def move(state: TrainState, proposal: Proposal, data: object) -> tuple[Any, Any]:
-        """The noisy average gradient, and the filter's state."""
+    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[Any, Any]:
+        """What `noisy_gradient` returns, and the filter's state."""
         report, keys = proposal.report, step_keys(state.keys, state.step)
         if sampler is not None:
             gradient = noisy_gradient(loss, state.params, data, keys, clip_norm=clip_norm, sampler=sampler)
@@ -188,15 +195,20 @@ def make_step(
         public = rows if size is None else size
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            gradient, after = move(state, proposal, data)
+            bound: Any = clip_norm
+            released, clip = state.released, moving and moving.at(state.released.clip_norm)
+            gradient, after = move(state, proposal, data, clip or clip_norm)
+            if clip is not None:
+                gradient, following = gradient
+                bound, released = clip.bound, released._replace(clip_norm=following.norm)
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
-            noise_norm = noise_length(state.params, report.sigma, report.rate, clip_norm, public)
+            noise_norm = noise_length(state.params, report.sigma, report.rate, bound, public)
             moved = state._replace(
                 params=params,
                 opt_state=opt_state,
                 filter_state=after,
                 schedule_state=proposal.schedule_state,
-                released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
+                released=released._replace(gradient_norm=norm, noise_norm=noise_norm),
                 step=state.step + 1,
                 halted=report.clip_scale < 1,
                 run=jnp.uint32(mark),
@@ -213,7 +225,7 @@ def make_step(
         return take(state, ask(state, number_of(data)), data)
 
     unkept = "accounts of each example are private, and a journal would hold them" if each else ""
-    if epoch > 1:
+    if sampler is not None and sampler.steps > 1:
         unkept = "a resumed run would draw the batches of an epoch that was begun a second time"
     given = (0,) if donate else ()
     return Step(
@@ -258,11 +270,10 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
     """
-    clipped = getattr(filter, "update_clipped", None)
-    if clipped is None:
+    if not isinstance(filter, LastStepFilter):
         admitted, state = filter.update(query, state)
         return jnp.asarray(admitted), state, jnp.float32(1.0)
-    admitted, state, scale = clipped(query, state)
+    admitted, state, scale = filter.update_clipped(query, state)
     found = jnp.asarray(scale)
     found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
     scale = jnp.minimum(found, 1.0)
@@ -271,7 +282,7 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
 
 def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> jax.Array:
     """What the filter says to a query that it was asked; of a filter of the user's own no more than "spent"."""
-    if hasattr(filter, "reason"):
+    if isinstance(filter, ReasonFilter):
         return filter.reason(query, state, admitted=admitted)
     return jnp.where(admitted, Reason.ADMITTED, Reason.SPENT)
 

@@ -215,6 +215,23 @@ def test_results_with_a_rho_compose_convert_and_are_capped():
         expost.exact.excess(GDPExPost(), np.eye(2), np.zeros(2))
 
 
+def test_what_is_implied_inside_a_program_has_its_float_type_and_fails_closed():
+    @jax.jit
+    def read(rho):
+        zcdp = ExPostResult(None, rho, ZCDPExPost())
+        renyi, approximate = (expost.convert(zcdp, to).epsilon for to in (RenyiExPost(20), ApproximateExPost(DELTA)))
+        return renyi, approximate, expost.ex_ante(GDPExPost(), rho).mu
+
+    found = read(jnp.float32(0.1))
+    assert [x.dtype for x in found] == [jnp.float32] * 3
+    assert found[0] >= np.float32(0.1) * 20.0
+    assert found[0] == pytest.approx(2.0, rel=1e-6)
+    assert found[2] == pytest.approx(np.sqrt(0.2), rel=1e-6)
+    for bad in (np.nan, -1.0):
+        assert np.all(np.isinf(read(jnp.float32(bad))[:2]))
+        assert not read(jnp.float32(bad))[2] >= 0  # as a mechanism reveals everything then
+
+
 def test_a_rho_that_is_traced_or_off_the_list_gets_the_next_budget_or_nothing():
     row = epsilons(GDPExPost(), ApproximateExPost(DELTA), budgets=BUDGETS)
     read = jax.jit(

@@ -132,6 +132,11 @@ def test_adaptive_selection_and_measurement_is_ex_post_renyi_and_zcdp():
     assert found.result.definition == expost.RenyiExPost(order)
     single = order * (epsilon**2 / 8 + 1 / (2 * sigma**2))
     assert single * 4 * 0.9 <= float(found.result.epsilon) <= single * 16
+    free = expost.compose_until(
+        step, (0, -1.0), lambda state: state[1], expost.PublicScore(1e9), order=None, most=4, key=jax.random.key(0)
+    )
+    assert free.result.definition == expost.ZCDPExPost()
+    assert float(free.result.epsilon) == pytest.approx(float(found.result.epsilon) / order, rel=0.05)
     rounds = [
         expost.compose(
             expost.ExPostResult(None, epsilon**2 / 8, expost.ZCDPExPost()),

@@ -157,6 +157,11 @@ def test_what_is_outside_is_refused_in_a_program_and_priced_online_elsewhere(box
         assert int(ledger.price(place)) == NEVER
     assert not ledger.update(query(high, rarest), at(ledger, 1))[0]
     assert not ledger.update(query(high, rarest), ledger.init()._replace(spent=jnp.int32(-5)))[0]
+    # Outside of the ranges, and dominated by a further entry.
+    admitted, state = update(30.0, 1.0)
+    assert admitted
+    assert int(state.spent) == int(ledger.price(1))
+    assert not update(24.0, 1.0)[0]
     with pytest.raises(ValueError, match="priced outside"):
         jax.jit(lambda x: ledger.update(Laplace(x), ledger.init()))(1.0)
 

@@ -260,7 +260,9 @@ def test_a_sample_of_nobody_is_private_whatever_runs_on_it(inner):
 @hypothesis.given(st.floats(1e-3, 1e3), st.sampled_from(["add_or_remove", "replace_special", "replace"]))
 @hypothesis.settings(max_examples=50, deadline=None)
 def test_noise_survives_the_round_trip_to_the_last_digit(noise, relation):
-    for event in (e.GaussianDpEvent(noise), e.LaplaceDpEvent(noise)):
+    sampled = e.PoissonSampledDpEvent(0.1, e.GaussianDpEvent(noise))
+    several = e.ComposedDpEvent([e.SelfComposedDpEvent(sampled, 17), e.LaplaceDpEvent(noise)])
+    for event in (e.GaussianDpEvent(noise), e.LaplaceDpEvent(noise), e.SelfComposedDpEvent(sampled, 17), several):
         assert interop.to_dp_event(interop.from_dp_event(event, relation), 1, relation) == event
 
 

@@ -45,11 +45,12 @@ class Case(NamedTuple):
     keys: Any = training.seeded_keys
     private: tuple[str, ...] = ()
     steps: int = 1
+    data: Any = DATA
 
     def check(self, testing: Any) -> Any:
         return testing.check_step(
             self.step,
-            DATA,
+            self.data,
             mechanism=self.mechanism,
             relation=self.relation,
             keys=self.keys,
@@ -108,6 +109,14 @@ def individual():
     return Case(step, PoissonSampled(GAUSSIAN, 0.15), private=("[0].filter_state",))
 
 
+def moving_clip(mechanism=GAUSSIAN):
+    """A step whose clip norm follows a quantile of the gradients' norms: gradient and count are one query."""
+    rate = 1.0 if mechanism is GAUSSIAN else 0.5
+    clip = training.adaptive_clip(0.5, start=0.5, weight=0.3)
+    step = bound(filters.renyi(50.0, 1e-5, order=4.0), schedules.constant(SIGMA, rate, 10), clip, size=N)
+    return Case(step, mechanism, "add_or_remove")
+
+
 def cryptographic():
     """A step whose coins and noise are ChaCha20's."""
     roots = training.secure_keys()
@@ -146,6 +155,8 @@ CASES = {
     "two steps": lambda: filtered(0.5, "renyi", relation="replace", steps=2),
     **{name: (lambda mechanism=mechanism: sampled(mechanism)) for name, mechanism in MECHANISMS.items()},
     "individual": individual,
+    "moving clip norm": moving_clip,
+    "moving clip norm, coins": lambda: moving_clip(PoissonSampled(GAUSSIAN, 0.5)),
     "ChaCha20": cryptographic,
     "filtered aggregate": aggregate,
     "optax": of_optax,

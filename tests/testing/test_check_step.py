@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import pytest
 
 from jaxacct import Gaussian, Laplace, testing
-from tests.testing import library_steps, own_loops, planted
+from tests.testing import example_steps, library_steps, own_loops, planted
 
 QUICK = {
     "clip of each leaf", "half the noise", "noise on one leaf", "noise scaled by the data", "one key for all leaves",
     "one number for a leaf", "noise of NumPy", "loss is returned", "statistics of the batch",
     "skips what is not finite", "divided by the sample", "fixed size for coins", "only the first are kept",
     "coins_by_batch_of_a_shuffle", "momentum_of_what_is_private", "two_steps_with_one_key",
-    "individual", "coins", "without replacement",
+    "individual", "coins", "moving clip norm", "without replacement",
 }  # fmt: skip
 
 
@@ -64,6 +64,18 @@ def test_nothing_is_found_in_steps_of_this_library_and_of_optax(name):
     assert found.ok, found
     assert found.moved > 0.45
     assert name == "optax" or not found.warnings, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*example_steps.CASES, *example_steps.OPTIONAL])
+def test_nothing_is_found_in_the_examples_and_the_notebooks(name):
+    for needed in ("equinox", "jax_privacy"):
+        if name.startswith(needed):
+            pytest.importorskip(needed, reason=f"{needed} is not installed")
+    found = (example_steps.CASES | example_steps.OPTIONAL)[name]().check(testing)
+    assert found.ok, found
+    assert found.moved > 0.8
+    assert not found.warnings
 
 
 def test_the_answer_says_where_a_leak_is_and_that_it_proves_nothing():

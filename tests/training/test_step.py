@@ -274,7 +274,7 @@ def test_the_adaptive_schedule_reacts_to_releases_and_stays_in_its_range():
     norm, noise = jnp.float32(2.0), jnp.float32(1.0)
     accuracies = [0.1, 0.5, 0.6, 0.7, 0.8] + [0.8] * 10
     for number, accuracy in enumerate(accuracies):
-        released = ReleasedValues(norm, noise, jnp.float32(accuracy), jnp.int32(number + 1))
+        released = ReleasedValues(norm, noise, jnp.float32(accuracy), jnp.int32(number + 1), jnp.float32(0))
         sigma, rate, state = schedule.propose(jnp.int32(number), state, released)
         seen.append(float(sigma))
         assert float(rate) == float(np.float32(0.1))

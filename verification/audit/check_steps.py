@@ -1,6 +1,7 @@
 """``python -m verification.audit.check_steps FILE``: `check_step` on this library's own code, answers to a JSON file.
 
-All samplers, filtered and individual steps, ex-post releases, and two attempts of a durable run as one. ``moved`` is
+All samplers, filtered and individual steps, ex-post releases, two attempts of a durable run as one, and the training
+steps of examples and notebooks as they stand. ``moved`` is
 the largest move that was seen, relative to what is charged: if it is above 0.5, half the noise would have been found.
 Rows of other cases in the file are kept, so that it can be made in parts.
 """
@@ -19,7 +20,7 @@ import numpy as np
 
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled, expost, testing, training
-from tests.testing import library_steps
+from tests.testing import example_steps, library_steps
 from tests.testing.library_steps import DATA, OPTIMIZER, PARAMS, Case, N, loss
 
 ORDER, BUDGET = 8.0, 0.5
@@ -103,11 +104,13 @@ CASES = {
     "noisy check": plain_check,
     "accuracy first": accuracy_first,
     "resumed": resumed,
+    **{f"example {name}": case for name, case in example_steps.CASES.items()},
 }
+OPTIONAL = {f"example {name}": case for name, case in example_steps.OPTIONAL.items()}  # if named
 
 
 def row(name: str) -> dict[str, object]:
-    case, start = CASES[name](), time.perf_counter()
+    case, start = (CASES | OPTIONAL)[name](), time.perf_counter()
     found = case.check(testing)
     seconds = time.perf_counter() - start
     return {
@@ -128,7 +131,7 @@ def main(path: str, *names: str) -> None:
     for name in names or CASES:
         rows[name] = row(name)
         print(json.dumps(rows[name]), flush=True)
-        kept = [rows[each] for each in CASES if each in rows]
+        kept = [rows[each] for each in (*CASES, *OPTIONAL) if each in rows]
         file.write_text(json.dumps({"about": about, "rows": kept}, indent=1) + "\n")
 
 

@@ -29,7 +29,7 @@ from jaxacct.filters.accounts.examples import (
     given_norms,
     settle_norms,
 )
-from jaxacct.filters.base import Guarantee
+from jaxacct.filters.base import Filter, Guarantee, LastStepFilter
 from jaxacct.filters.marks import mark_of, put_for, row_of
 from jaxacct.filters.queries import for_norms, sensitivity_of
 from jaxacct.filters.reasons import PerExampleReasons
@@ -68,7 +68,7 @@ class AnyPerExampleFilter(PerExampleReasons):
         examples: how many there are, static.
     """
 
-    filter: Any
+    filter: Filter
     examples: int = dataclasses.field(metadata={"static": True})
 
     @property
@@ -83,7 +83,7 @@ class AnyPerExampleFilter(PerExampleReasons):
         return PerExampleState(each, jnp.zeros(self.examples, jnp.float32))
 
     @property
-    def _common(self) -> Any:
+    def _common(self) -> Filter:
         return self.filter
 
     def _identity(self) -> list[Array]:
@@ -128,7 +128,7 @@ class AnyPerExampleFilter(PerExampleReasons):
         return _of_all(self.filter, "fraction", state)
 
 
-def _of_all(filter: Any, which: str, state: PerExampleState) -> Array:
+def _of_all(filter: Filter, which: str, state: PerExampleState) -> Array:
     """A reading of everybody's state, whose marks are one."""
     own, read = mark_of(filter), getattr(filter, which)
     return jax.vmap(lambda one: read(put_for(filter, one, own)))(state.each)
@@ -137,7 +137,7 @@ def _of_all(filter: Any, which: str, state: PerExampleState) -> Array:
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
 @in_float64
 @jax.jit
-def _update(filter: Any, query: object, norms: Array, state: PerExampleState) -> tuple[Array, PerExampleState]:
+def _update(filter: Filter, query: object, norms: Array, state: PerExampleState) -> tuple[Array, PerExampleState]:
     norms = settle_norms(norms, norms.shape[0])
     clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     clipped = jnp.where(norms > clip, clip, norms)
@@ -149,7 +149,7 @@ def _update(filter: Any, query: object, norms: Array, state: PerExampleState) ->
 
     def one(query: object, norm: Array, good: Array, bare: Any) -> tuple[Array, Any]:
         each = put_for(filter, bare, own)
-        if hasattr(filter, "update_clipped"):
+        if isinstance(filter, LastStepFilter):
             admitted, after, scale = filter.update_clipped(query, each)
         else:
             (admitted, after), scale = filter.update(query, each), None

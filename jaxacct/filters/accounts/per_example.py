@@ -11,7 +11,7 @@ from jaxacct.filters.accounts.approximate_gdp import ApproximateGDPPerExampleFil
 from jaxacct.filters.accounts.examples import check_examples
 from jaxacct.filters.accounts.table import of_table
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
-from jaxacct.filters.base import Filter
+from jaxacct.filters.base import ExamplesFilter, Filter
 from jaxacct.filters.prices.table import TableFilter
 
 _FAST = {
@@ -55,7 +55,7 @@ def per_example(filter: Filter, *, examples: int) -> Any:
     """
     examples = check_examples(examples)
     known = not isinstance(filter, type) and all(callable(getattr(filter, name, None)) for name in _METHODS)
-    if not known or hasattr(filter, "examples"):
+    if not known or isinstance(filter, ExamplesFilter):
         raise ValueError(f"filter must be one of jaxacct.filters with one account, got {filter!r:.200}")
     if jnp.ndim(filter.guarantee.delta(1.0)):
         raise ValueError("filter must have a single budget, the same for everybody, got an array of budgets")

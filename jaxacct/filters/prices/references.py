@@ -41,6 +41,7 @@ _MIXED = 0.03  # weight of what a query spends in the table that its first run w
 _FEW = 4.0  # runs of a query
 _WHOLE = 0.8  # of the budget that the whole runs of such a query take: rounding raises each price, too
 _SPARED = 0.005  # of delta, where such a query has curves jump: what their rounding takes is relative to the jump
+_COARSE = 2.0  # nodes of a trial next to one noise or rate
 _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
@@ -130,16 +131,23 @@ def chosen_families(
     found: dict[tuple[float, float], np.ndarray] = {}
     for i, (factor, gaussian) in enumerate(trials):
         report(i, len(trials) + 2)
-        trial = factor, max(found, key=lambda one: _worth(found[one]))[1] if gaussian is None else gaussian
-        found[trial] = gains(made(_FEW_BUDGETS, *trial, fine.grade))
+        trial = factor, _best(found)[1] if gaussian is None else gaussian
+        found[trial] = gains(made(_FEW_BUDGETS, *trial, fine.grade if two else _COARSE * fine.grade))
+        # Next to one noise or rate, worth rises with the factor to its greatest value, and falls from there on.
+        if not two and factor > 1.0 and _best(found) != trial:
+            break
     if not found:
         return [made(_BUDGETS, 1.0, 1.0, fine.grade)]
-    best = max(found, key=lambda one: _worth(found[one]))
+    best = _best(found)
     if two:
         pair = max(itertools.combinations(found, 2), key=lambda pair: _worth(*(found[one] for one in pair)))
         if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
             return [made(_BUDGETS, *one, _COARSER * fine.grade) for one in pair]
     return [made(_BUDGETS, *best, fine.grade)]
+
+
+def _best(found: dict[tuple[float, float], np.ndarray]) -> tuple[float, float]:
+    return max(found, key=lambda trial: _worth(found[trial]))
 
 
 def _worth(*gains: np.ndarray) -> float:

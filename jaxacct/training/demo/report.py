@@ -15,14 +15,13 @@ from typing import Any, TypeAlias
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.filters import Filter
-from jaxacct.ledger import canonical
 from jaxacct.mechanisms import Composed
-from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.budget import Budget
 from jaxacct.training.durable_runs import kept_filter
 from jaxacct.training.durable_runs.records import made
 from jaxacct.training.durable_runs.run import DurableRun
 from jaxacct.training.loop import FitResult, StepRecord
+from jaxacct.training.runs import Runs
 from jaxacct.training.schedules import step_mechanism
 
 # A PLD composition takes at most this many different mechanisms in reasonable time.
@@ -69,16 +68,13 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
     _validate.instance(FitResult, outcome=outcome)
     _validate.instance(Budget, budget=budget)
     _validate.scalar(_validate.probability, delta=delta)
-    drawn = None if budget.sampler is None else (budget.sampler.mechanism, budget.sampler.steps)
     why = why_a_diagnostic(budget.schedule.is_adaptive, outcome.stopped, outcome.attempts)
-    return rows_of(outcome.records, budget.filter, delta, why, drawn)
+    return rows_of(outcome.records, budget.filter, delta, why, budget.sampler)
 
 
-def rows_of(
-    records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: tuple[Mechanism, int] | None
-) -> dict[str, Report]:
-    """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` holds the
-    mechanism of a sampler and how many steps one run of it is."""
+def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: Runs | None) -> dict[str, Report]:
+    """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` are those of a
+    sampler."""
     import jaxacct
     from jaxacct import filters
 
@@ -106,12 +102,10 @@ def rows_of(
         rows["renyi"] = {"epsilon": renyi, **taken, "statement": statement}
         statement = "sound upper bound of the composition of the steps taken (by PLD)"
     else:
-        # As often as it was begun: an epoch that was stopped within counts as a whole one.
-        mechanism, steps = drawn
-        runs = -(-len(records) // steps)
+        runs = drawn.begun(len(records))
         if runs:
-            bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
-        statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {steps} steps"
+            bounds = jaxacct.epsilon(drawn.mechanism, delta, steps=runs)
+        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
     rows["pld"] = {"epsilon": float(bounds.upper), "lower": float(bounds.lower), **taken, "statement": statement}
     return rows
 
@@ -178,7 +172,7 @@ def make_report(
         "budget_unit": budget.unit,
         "budget": repr(budget.filter),
         "filter": kept_filter.fingerprint(budget.filter),
-        "drawn": None if budget.sampler is None else _drawn(budget),
+        "drawn": budget.sampler and budget.sampler.to_json(),
         "made": made(),
         "notes": notes,
         "history": {
@@ -190,11 +184,6 @@ def make_report(
             "accuracy": [value for _, value in outcome.evaluations],
         },
     }
-
-
-def _drawn(budget: Budget) -> Report:
-    assert budget.sampler is not None
-    return {"mechanism": canonical.encoded(budget.sampler.mechanism, "mechanism"), "steps": budget.sampler.steps}
 
 
 def number_to_report(rows: dict[str, Report], delta: float) -> Report:

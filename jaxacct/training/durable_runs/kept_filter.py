@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jaxacct._files import is_regular
+from jaxacct.filters.base import ExamplesFilter
 from jaxacct.filters.marks import belongs
 from jaxacct.ledger import LedgerError, canonical
 
@@ -91,7 +92,7 @@ def _static(part: object) -> object:
 
 def _text(filter: Any) -> str | None:
     """The filter as text; None for one with a budget for each example, or that cannot be read back as it is."""
-    if hasattr(filter, "examples"):
+    if isinstance(filter, ExamplesFilter):
         return None
     try:
         text = canonical.dumps(canonical.encoded(filter, "filter"))

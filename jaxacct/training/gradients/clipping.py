@@ -17,6 +17,7 @@ from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.cpu_forms import in_cpu_form
 from jaxacct.training.gradients.fixed_point import FixedPointSum
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, over_pieces
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
@@ -127,6 +128,18 @@ def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(total) & (target > 0) & (unit > 0), factor, 0.0)
 
 
+def _with_count(gradients: object, clip: AdaptiveClip) -> tuple[Any, jax.Array]:
+    """Gradients clipped to the norm of ``clip``, and beside each the coordinate that counts it; row by row."""
+    factors = _factors(gradients, jnp.asarray(clip.norm, jnp.float32), jnp.float32(1.0))
+    side = jnp.where(factors > 0, jnp.where(factors == 1, clip.weight, -clip.weight), 0.0)
+
+    def clipped(leaf: jax.Array) -> jax.Array:
+        of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        return jnp.where(of_rows > 0, leaf.astype(jnp.float32) * of_rows, 0.0)
+
+    return jax.tree.map(clipped, gradients), side * clip.bound
+
+
 def _rows_of_squares(leaf: jax.Array, unit: jax.Array) -> jax.Array:
     """The sum of squares of each row of ``leaf`` in units of ``unit``, in two steps of which none is long."""
     inner, _ = _split(leaf.shape[1:])
@@ -159,7 +172,7 @@ def clipped_gradient_sum(
     params: Params,
     data: object,
     mask: ArrayLike,
-    clip_norm: ArrayLike,
+    clip_norm: ArrayLike | AdaptiveClip,
     *,
     clip_scale: ArrayLike = 1.0,
     physical_batch: int = 256,
@@ -180,7 +193,9 @@ def clipped_gradient_sum(
         data: pytree of arrays (size, ...), every example of the training set; or :class:`ShardedExamples`, of which
             each device processes its own.
         mask: (size,) bool, from :func:`jaxacct.training.poisson_sample`.
-        clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
+        clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C. Or from
+            :func:`jaxacct.training.adaptive_clip`: the sum is then of pairs (gradient, count), in units of its
+            ``bound``.
         clip_scale: in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``
             (the last step of an approximate GDP filter); a scalar, or one for each example, shape (size,) (an
             individual filter's bounds).
@@ -203,21 +218,23 @@ def clipped_gradient_sum(
     mask = _check.mask(mask)
     if np.shape(mask) != (size,):
         raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
-    _validate.number(_validate.positive, clip_norm=clip_norm)
-    unit, scale = jnp.asarray(clip_norm, jnp.float32), _of_rows(size, clip_scale)
+    if not isinstance(clip_norm, AdaptiveClip):
+        _validate.number(_validate.positive, clip_norm=clip_norm)
+        clip_norm = jnp.asarray(clip_norm, jnp.float32)
+    scale = _of_rows(size, clip_scale)
 
     # Lanes are drawn for the whole data set, so that they are the same on one device and on many.
     piece = lanes_of(physical_batch, size)
     lanes = draw_lanes(key, size, piece)
 
     def over(
-        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: jax.Array, scale: jax.Array
+        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: Any, scale: jax.Array
     ) -> FixedPointSum:
         sample = in_lanes(mask, lanes, piece)
         return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
 
     if not isinstance(data, ShardedExamples):
-        return over(params, jax.tree.map(jnp.asarray, data), mask, lanes, unit, scale)
+        return over(params, jax.tree.map(jnp.asarray, data), mask, lanes, clip_norm, scale)
     # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
     # it is clipped example by example before anything is added.
     everywhere = jax.shard_map(
@@ -228,7 +245,7 @@ def clipped_gradient_sum(
         check_vma=False,
     )
     scale = data.placed(scale) if scale.ndim else scale
-    return everywhere(params, data.rows, data.placed(mask), data.placed(lanes), unit, scale)
+    return everywhere(params, data.rows, data.placed(mask), data.placed(lanes), clip_norm, scale)
 
 
 def gradient_sum_of_sample(
@@ -236,7 +253,7 @@ def gradient_sum_of_sample(
     params: Params,
     data: object,
     sample: Sample,
-    clip_norm: ArrayLike,
+    clip_norm: ArrayLike | AdaptiveClip,
     *,
     clip_scale: ArrayLike = 1.0,
     size: int | None = None,
@@ -247,13 +264,17 @@ def gradient_sum_of_sample(
     that the sum may hold, by default the capacity of the sample.
     """
     scale = jnp.asarray(clip_scale, jnp.float32)
+    clip = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
+    unit: Any = clip_norm if clip is None else clip.bound
 
     def add(total: FixedPointSum, indices: jax.Array, valid: jax.Array) -> FixedPointSum:
         gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
+        gradients = gradients if clip is None else _with_count(gradients, clip)
         of_each = scale[indices] if scale.ndim else scale
-        return add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
+        return add_clipped(total, gradients, valid, unit, clip_scale=of_each)
 
-    start = fixed_point.empty_sum(params, sample.indices.shape[0] if size is None else size)
+    shapes = params if clip is None else (params, 0.0)
+    start = fixed_point.empty_sum(shapes, sample.indices.shape[0] if size is None else size)
     return over_pieces(sample, start, add)
 
 

@@ -43,7 +43,7 @@ def check_sigma(sigma: ArrayLike, size: int) -> None:
     _validate.at_most(largest_sigma(size), sigma=sigma)
 
 
-def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: float, size: int) -> jax.Array:
+def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: ArrayLike, size: int) -> jax.Array:
     """The norm, about, of the noise alone in an averaged gradient of the shapes of ``tree``, () float32."""
     dimension = sum(leaf.size for leaf in jax.tree.leaves(tree))
     return sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
