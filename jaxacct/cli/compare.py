@@ -37,7 +37,7 @@ _ATTAINED = "the curve of records that all pull the same way, which is attained"
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
-@_question("--thorough", is_flag=True, help="Also sampled_gaussian, gdp_residue and, with --epsilon, menu: minutes.")
+@_question("--thorough", is_flag=True, help="Also filters with a table, and what approximate_gdp truly costs: minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."

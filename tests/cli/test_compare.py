@@ -33,7 +33,14 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
     assert code == 0
     assert set(rows) == {"fixed in advance", "zcdp", "gdp", "renyi", "approximate_gdp"}
     assert {name for name, row in rows.items() if row["kind"] != "proven"} == {"approximate_gdp"}
-    assert set(found["left_out"]) == {"pure_dp", "sampled_gaussian", "gdp_residue", "menu"}
+    assert set(found["left_out"]) == {
+        "pure_dp",
+        "sampled_gaussian",
+        "closed_form",
+        "approximate_gdp, true cost",
+        "gdp_residue",
+        "menu",
+    }
     assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
     assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
     budget = filters.renyi(rows["renyi"]["epsilon"], 1e-5, order=filters.plan_order(WHOLE, 1e-5))
@@ -50,6 +57,9 @@ def test_the_thorough_filters_and_other_accountants_join(capsys):
     exact = rows["fixed in advance"]
     assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
     assert exact["epsilon"] < rows["sampled_gaussian"]["epsilon"] < 1.02 * exact["epsilon"] < rows["renyi"]["epsilon"]
+    assert exact["epsilon"] < rows["closed_form"]["epsilon"] < 1.05 * exact["epsilon"]
+    costs = rows["approximate_gdp, true cost"]
+    assert rows["approximate_gdp"]["epsilon"] < costs["lower"] <= costs["epsilon"] < 1.01 * exact["epsilon"]
     assert rows["menu"]["steps"] <= rows["sampled_gaussian"]["steps"] + 2 <= exact["steps"] + 2
     assert rows["gdp_residue"]["steps"] <= exact["steps"]
     assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)

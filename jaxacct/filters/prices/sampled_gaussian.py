@@ -72,6 +72,14 @@ def sampled_gaussian(
     )
     check_mechanisms(extra=extra)
     _validate.integer(1, _MOST_RECORDS, records=records)
+    noises, rates = ranges(sigma, rate)
+    return _made(noises, rates, target, list(extra), cache, progress, two=True, records=int(records))
+
+
+def ranges(
+    sigma: float | tuple[float, float], rate: float | tuple[float, float]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ranges of noise and rate that a filter is made for, a hair wider than asked; raises for bad ones."""
     _validate.numbers(sigma=sigma, rate=rate)
     if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
         raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
@@ -86,7 +94,7 @@ def sampled_gaussian(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    return _made(noises, rates, target, list(extra), cache, progress, two=True, records=int(records))
+    return noises, rates
 
 
 def with_one_table(box: TableFilter) -> TableFilter:

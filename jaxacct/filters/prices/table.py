@@ -141,7 +141,7 @@ class TableFilter(BaseFilter):
         return ProfileGuarantee(curve, unit * (self.records > 1) + _STATEMENT)
 
     def _identity(self) -> list[Array]:
-        tables = [row_of(table, most=1024) for table in (self.corners, self.entries)]
+        tables = [row_of(self.corners, most=1024), row_of(self.entries, most=None if self.fixed else 1024)]
         rows = [row_of(one) for one in (self.nodes, self.sigmas, self.rates, self.noise, self.rate)]
         # Of a menu with online prices, whose promise is another, units do not say what ran.
         online = np.array([self.fixed and self.promise is not None])

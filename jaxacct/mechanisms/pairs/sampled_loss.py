@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair
@@ -54,6 +54,7 @@ def log_rest(rate: Array, rest: Array) -> Array:
     return xp.where(most, xp.log(rest), log1p(-xp.where(most, 0.5, rate)))
 
 
+@shared
 @np.errstate(all="ignore")
 def mixed_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """log(rest + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""

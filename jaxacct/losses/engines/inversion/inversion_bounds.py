@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, stopped
+from jaxacct._numerics.arrays import Array, array_module, filled_up, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.composed_transform import (
@@ -146,8 +146,13 @@ def parts_of(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) ->
         if made is not None:
             low = high = made(theta, share, size.points)
         else:
-            pair_laws = laws(group, cell_edges(group, plan, share[:, 0], many, size.points))
-            low, high = (ListedLine.of_law(law, theta) for law in pair_laws)
+            law, above_law = laws(group, cell_edges(group, plan, share[:, 0], many, size.points))
+            count = above_law.losses.shape[-1]  # as many points, so that a program's functions are the same for both
+            below_law = law._replace(
+                losses=filled_up(law.losses, count, law.losses[..., -1:]),
+                masses=filled_up(law.masses, count, 0.0 * law.masses[..., -1:]),
+            )
+            low, high = (ListedLine.of_law(law, theta) for law in (below_law, above_law))
         below.append((low, many))
         above.append((high, many))
     return (above if all(low is high for (low, _), (high, _) in zip(below, above, strict=True)) else below), above

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, iterated, product
+from jaxacct._numerics.arrays import Array, array_module, iterated, product, shared
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.inversion.integrand import Integrand
@@ -132,6 +132,7 @@ def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
     return _Curve(*possible(lower, upper, epsilon[..., -1, :]), found.value + known.failed, found.slope)
 
 
+@shared
 def read_delta(integrand: Integrand, known: Known, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta at ``epsilon``, shape ``(B,)``."""
     xp = array_module(epsilon)
@@ -163,6 +164,7 @@ def newton(
     return new, low, high, xp.abs(new - at)
 
 
+@shared
 def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     i = integrand

@@ -8,29 +8,41 @@ from __future__ import annotations
 
 import functools
 
+import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, collected, histogram
+from jaxacct._numerics.arrays import Array, array_module, histogram, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.engines.laws.cells import Law, Laws
 
+_SIGNS = np.array([-1.0, 1.0])  # of the side from below, and from above
 _FAR = 600.0  # below the first edge, where masses times e^600 are still numbers
 _LEAST = 2.0**-1022  # what a product may lose that underflows
 
 
 def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     """Both sides of the sum of two losses."""
-    sides = [(first.lower, second.lower, np.float64(-1.0)), (first.upper, second.upper, np.float64(1.0))]
-    masses, changes = collected(lambda none, side: (none, _in_cells(side[0], side[1], side[2], edges)), (), sides)
-    share = (first.lower.losses.size * second.lower.losses.size + 16) * EPS
-    below = _merged(masses[0], changes[0], edges, share)
-    share = (first.upper.losses.size * second.upper.losses.size + 16) * EPS
-    above = _split(masses[1], changes[1], edges, share)
-    infinite = deflated(either(first.lower, second.lower), 8 * EPS)
+    sides = list(zip(first, second, strict=True))
+    cells = [_in_cells(one, other, sign, edges) for (one, other), sign in zip(sides, _SIGNS, strict=True)]
+    return _laws_of_cells(cells, sides, edges)
+
+
+@shared
+def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
+    """The same in a program, which holds one side's sum; both sides of a law lie along its first axis."""
+    masses, changes = jax.lax.map(lambda side: _in_cells(side[0], side[1], side[2], edges), (first, second, _SIGNS))
+    side = lambda law, index: Law(*(x[index] for x in law))  # noqa: E731
+    sides = [(side(first, index), side(second, index)) for index in (0, 1)]
+    return _laws_of_cells(list(zip(masses, changes, strict=True)), sides, edges)
+
+
+def _laws_of_cells(cells: list[tuple[Array, Array]], sides: list[tuple[Law, Law]], edges: Array) -> Laws:
+    shares = [(one.losses.size * other.losses.size + 16) * EPS for one, other in sides]
+    below, above = _merged(*cells[0], edges, shares[0]), _split(*cells[1], edges, shares[1])
     return Laws(
-        below._replace(infinite=infinite),
-        above._replace(infinite=inflated(either(first.upper, second.upper) + above.infinite, 16 * EPS)),
+        below._replace(infinite=deflated(either(*sides[0]), 8 * EPS)),
+        above._replace(infinite=inflated(either(*sides[1]) + above.infinite, 16 * EPS)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
 from jaxacct.losses.engines.lines.gaussian_points import exponent_at
@@ -65,6 +65,7 @@ class SampledLaplaceLine(NamedTuple):
         """Nothing is left out; the largest loss is the pair's."""
         return Totals(0.0, 0.0, 0.0, 0.0, self.most)
 
+    @shared(static=("panels",))
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.
 
