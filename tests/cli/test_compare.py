@@ -112,3 +112,18 @@ def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
     code, _, err = _run(capsys, "compare", "--sampling", "--sigma", "1", "--rate", "0.1", "--delta", "1e-6")
     assert code != 0
     assert "--records" in err
+
+
+def test_users_are_compared_where_their_curve_is_attained(capsys):
+    run = ["compare", "--sigma", "8", "--rate", "0.01", "--steps", "50", "--delta", "1e-5", "--records-per-user", "3"]
+    code, out, _ = _run(capsys, *run, "--json", "-q")
+    found = json.loads(out)
+    rows = {row["method"]: row for row in found["rows"]}
+    truth = jaxacct.epsilon(jaxacct.UserLevel(jaxacct.Gaussian(8.0), 0.01, 3), 1e-5, steps=50)
+    assert code == 0
+    assert rows["fixed in advance"]["epsilon"] == float(truth.upper)
+    assert rows["renyi"]["epsilon"] > truth.upper
+    assert "at most 3" in found["assumes"][-1]
+    code, _, err = _run(capsys, "compare", "--mechanism", "pure-dp", "--each-epsilon", "0.1", *run[-4:], "-q")
+    assert code != 0
+    assert "records-per-user" in err
