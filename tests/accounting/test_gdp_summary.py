@@ -92,4 +92,4 @@ def test_noise_for_a_mu_is_calibrated():
     assert found.value <= 1.5
     assert found.parameter == pytest.approx(1 / 1.5, rel=2e-3)
     with pytest.raises(ValueError, match="least"):
-        jaxacct.attacks.calibrate(Gaussian, of_mu, 1e3)
+        jaxacct.attacks.calibrate(Gaussian, of_mu, 1.5, least=1.0)
