@@ -178,6 +178,8 @@ def histogram(places: Array, weights: Array, size: int) -> Array:
         flat = jax.vmap(lambda at, values: jnp.zeros(size).at[at].add(values))
         return flat(places.reshape(-1, shape[-1]), weights.reshape(-1, shape[-1])).reshape(*shape[:-1], size)
     rows = weights.reshape(-1, weights.shape[-1])
+    if len(rows) == 1:
+        return np.bincount(places.ravel(), rows[0], size).reshape(*weights.shape[:-1], size)
     at = places.reshape(rows.shape) + size * np.arange(len(rows))[:, None]
     return np.bincount(at.ravel(), rows.ravel(), size * len(rows)).reshape(*weights.shape[:-1], size)
 

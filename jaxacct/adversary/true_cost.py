@@ -55,11 +55,13 @@ class TrueCost:
         profile: the upper bound as a curve: a guarantee at every epsilon.
         attained: what some analyst attains at the points of ``grid``, as an excess over (1 - gamma)_+.
         grid: the lattice.
+        alone: the queries, and how often each alone fits: analysts who look at nothing.
     """
 
     profile: PrivacyProfile
     attained: np.ndarray
     grid: LossGrid
+    alone: list[tuple[Mechanism, int]]
 
     @functools.cached_property
     def _above(self) -> np.ndarray:
@@ -71,8 +73,11 @@ class TrueCost:
         """Bounds of delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``."""
         _validate.finite(epsilon=epsilon)
         upper = np.asarray(self.profile.hockey_stick(epsilon))
-        lower = lower_at(self.attained, self._above, self.grid, np.asarray(epsilon, np.float64))
-        return Bounds(np.minimum(lower, upper)[()], upper[()])
+        each = [np.asarray(accounting.delta(one, epsilon, steps=runs).lower) for one, runs in self.alone]
+        return Bounds(np.minimum(np.maximum.reduce([self._played(epsilon), *each]), upper)[()], upper[()])
+
+    def _played(self, epsilon: ArrayLike) -> np.ndarray:
+        return lower_at(self.attained, self._above, self.grid, np.asarray(epsilon, np.float64))
 
     def epsilon(self, delta: ArrayLike) -> Bounds:
         """Bounds of the least epsilon >= 0 at which no analyst has more than ``delta``; shape of ``delta``."""
@@ -81,9 +86,10 @@ class TrueCost:
         low, high = np.zeros(wanted.shape), np.minimum(upper, self.grid.losses[-1])
         for _ in range(50):
             middle = 0.5 * (low + high)
-            more = self.hockey_stick(middle).lower > wanted
+            more = self._played(middle) > wanted
             low, high = np.where(more, middle, low), np.where(more, high, middle)
-        return Bounds(low[()], upper[()])
+        each = [np.asarray(accounting.epsilon(one, delta, steps=runs).lower) for one, runs in self.alone]
+        return Bounds(np.minimum(np.maximum.reduce([low, *each]), upper)[()], upper[()])
 
 
 @in_float64
@@ -123,8 +129,11 @@ def true_cost(filter: Any, queries: Sequence[Mechanism], *, clipped: bool = Fals
     floors = _floors(lattice, steps, filter, np.arange(1, _LEVELS + 1) / _LEVELS, "lower") if steps else None
     # Accounts with a slack admit what fits in real numbers; those of approximate_gdp what fits after rounding up.
     room = 1.0 + (_EXACT if isinstance(filter, ApproximateGDPFilter) else -0.5 * amounts.SLACK)
-    below = attained(asked, costs[fits] * room, lattice, floors)
-    return TrueCost(profile, _both(below, lattice), lattice)
+    certain = costs[fits] * room
+    below = attained(asked, certain, lattice, floors)
+    whole = [int(n) for n in np.floor((1.0 - 8 * EPS) / certain)]
+    fixed = [(one, n) for one, n in zip(asked, whole, strict=True) if n]
+    return TrueCost(profile, _both(below, lattice), lattice, fixed)
 
 
 def _above(
