@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
-from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms import Composed, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
@@ -187,6 +188,14 @@ def _of_a_range(name: str) -> Callable[[Schedule, float | None], Answer]:
 
 def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Answer:
     """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
+    asked = schedule
+    users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
+    if users:
+        if len(users) < len(schedule.parts) or make is not filters.sampled_gaussian:
+            raise ValueError("it is for sampled Gaussians and single records")
+        make = functools.partial(make, records=max(int(part.records) for part in users))  # pyright: ignore[reportArgumentType]
+        alone = [(PoissonSampled(part.mechanism, part.rate), steps) for part, steps in schedule.parts]  # pyright: ignore[reportAttributeAccessIssue]
+        schedule = schedule._replace(parts=alone)
     with jax.enable_x64(True):
         pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
     if any(pair is None for pair in pairs):
@@ -200,7 +209,7 @@ def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: floa
         admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
         return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
 
-    own = _in_advance(schedule).epsilon
+    own = _in_advance(asked).epsilon
     target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
     return Answer(target, steps=None if epsilon is None else admits(epsilon))
 

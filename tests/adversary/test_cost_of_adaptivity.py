@@ -82,6 +82,14 @@ def test_schedules_of_dp_sgd_cost_an_adaptive_analyst_some_per_cent_more():
     assert seen == sorted(seen)
 
 
+@pytest.mark.parametrize(("epsilon", "blocks"), [(32.0, 3), (1.0, 838)])
+def test_targets_at_the_ends_of_a_lattice_are_enclosed(epsilon, blocks):
+    queries = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
+    found = cost_of_adaptivity(queries, epsilon, 0.1, blocks=blocks, relation="remove")
+    assert 0 <= found.epsilon.lower <= found.epsilon.upper
+    assert found.epsilon.upper > 0.9 * epsilon
+
+
 def test_wrong_arguments_are_named():
     pair = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
     with pytest.raises(ValueError, match="queries must be two or more mechanisms"):

@@ -16,11 +16,12 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
-from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of
 from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
+from jaxacct.filters.queries import charged_as
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms import Gaussian
 from jaxacct.mechanisms.base import Mechanism
 
 _BUDGETS = 2500  # of the worst case of references
@@ -58,6 +59,7 @@ class Fineness(NamedTuple):
 def chosen_families(
     sigma: tuple[float, float],
     rate: tuple[float, float],
+    records: int,
     epsilon: float,
     delta: float,
     fine: Fineness,
@@ -79,7 +81,7 @@ def chosen_families(
     spared = max(fine.spared, _SPARED) if others else fine.spared
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    lattice = _lattice(low_noise, tried, others, epsilon, delta, fine._replace(spared=spared))
+    lattice = _lattice(low_noise, tried, others, epsilon, delta, fine._replace(spared=spared), records)
     powers = _NEXT ** np.arange(count)
 
     def made(budgets: int, factor: float, gaussian: float, grade: float) -> Family:
@@ -93,7 +95,7 @@ def chosen_families(
         steps = np.maximum([runs_of(one, family) for one in lattice.tried], 1.0)
         if rate[0] == rate[1] or sigma[0] == sigma[1]:
             return np.array([1.0 / np.mean(1.0 / steps)])
-        queries, whole = [PoissonSampled(Gaussian(s), q) for s, q in tried], steps.astype(int)
+        queries, whole = [charged_as(s, q, records) for s, q in tried], steps.astype(int)
         low, high = (
             np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
             for n in (whole.tolist(), (whole + 1).tolist())
@@ -139,10 +141,11 @@ def _lattice(
     epsilon: float,
     delta: float,
     fine: Fineness,
+    records: int = 1,
 ) -> _Lattice:
     """The lattice for (noise, rate) ``references``, G, and ``others``."""
     width, pairs, count = gaussian_of(epsilon, delta) / fine.small, [*references, *tried], len(references)
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in pairs] + [Gaussian(1.0 / width), *others]
+    asked = [charged_as(s, q, records) for s, q in pairs] + [Gaussian(1.0 / width), *others]
     try:
         laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     except ValueError as refused:
@@ -151,8 +154,7 @@ def _lattice(
             f"sigma must be larger, or rate smaller, got {least:.6g} and {most:.6g}: one such query misses "
             f"epsilon {epsilon:g} at delta {delta:g}"
         ) from refused
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in pairs]
-    atoms += [gaussian_atoms(width), *(atoms_of(one, laws.grid) for one in others)]
+    atoms = [atoms_of(one, laws.grid) for one in asked]
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
     last = len(runs) - len(others)  # of the box and G
     runs[last:] = np.maximum(runs[last:], np.maximum(np.floor(runs[last:] + 1e-6), 1.0) / _WHOLE)

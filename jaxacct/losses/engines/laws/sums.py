@@ -37,7 +37,7 @@ def composed(first: Laws, second: Laws, edges: Array) -> Laws:
 def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
     """The same in a program, which holds one side's sum; both sides of a law lie along its first axis."""
     place = functools.partial(jnp.searchsorted, edges)
-    masses, changes = jax.lax.map(lambda side: _in_cells(*side, edges, place), (first, second, _SIGNS))
+    masses, changes = jax.lax.map(lambda x: _in_cells(x[0], x[1], x[2], edges, place), (first, second, _SIGNS))
     side = lambda law, index: Law(*(x[index] for x in law))  # noqa: E731
     sides = [(side(first, index), side(second, index)) for index in (0, 1)]
     return _laws_of_cells(list(zip(masses, changes, strict=True)), sides, edges)
