@@ -92,7 +92,9 @@ GROUPS = {
         "Budgets on disk": ("Ledger",),
     },
     "jaxacct.filters": {
-        "For training": ("sampled_gaussian", "menu", "gaussian_menu", "constant_schedules", "approximate_gdp"),
+        "For training": (
+            "sampled_gaussian", "closed_form", "menu", "gaussian_menu", "constant_schedules", "approximate_gdp",
+        ),
         "For any queries": ("gdp_residue", "residue", "check_residue", "natural", "prepare"),
         "By one number": (
             "pure_dp", "approximate_dp", "zcdp", "approximate_zcdp", "gdp", "renyi", "renyi_any", "plan_order",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from jaxacct.selection import PrivateSelection
     from jaxacct.summaries.gdp import gdp_summary
+    from jaxacct.summaries.group import group_of
 
 __all__ = [
     "GDP",
@@ -107,6 +108,7 @@ __all__ = [
     "dominates",
     "epsilon",
     "gdp_summary",
+    "group_of",
     "plan_noise",
     "supremum",
     "without_callbacks",

@@ -35,12 +35,12 @@ def array_module(*trees: object) -> ModuleType:
             continue
         for leaf in jax.tree.leaves(tree):
             if isinstance(leaf, jax.Array):
-                return _PROGRAM
+                return program
     return np
 
 
 class _Program(ModuleType):
-    """jax.numpy with a ``where`` that is one operation, and not a function of the program's for every shape."""
+    """jax.numpy with ``where`` and ``clip`` as operations, and not as functions of the program's for every shape."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(jnp, name)
@@ -53,8 +53,14 @@ class _Program(ModuleType):
         values = (jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in (one, other))
         return jax.lax.select(jnp.broadcast_to(condition, shape), *values)
 
+    @staticmethod
+    def clip(value: ArrayLike, least: ArrayLike, most: ArrayLike) -> jax.Array:
+        """``value``, or the end that it lies beyond."""
+        return jnp.minimum(jnp.maximum(value, least), most)
 
-_PROGRAM = _Program("jax.numpy")
+
+program: Any = _Program("jax.numpy")
+"""The array module of a program."""
 
 
 def column(value: Array) -> Array:
@@ -135,7 +141,7 @@ def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> 
 def collected(step: Callable[..., tuple[Any, Any]], state: object, given: Sequence[Any]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
-        return scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
+        return scan(step, state, jax.tree.map(lambda *x: array_module(x).stack(x), *given), length=len(given))[1]
     every = []
     for one in given:
         state, found = step(state, one)
@@ -172,16 +178,25 @@ def histogram(places: Array, weights: Array, size: int) -> Array:
         flat = jax.vmap(lambda at, values: jnp.zeros(size).at[at].add(values))
         return flat(places.reshape(-1, shape[-1]), weights.reshape(-1, shape[-1])).reshape(*shape[:-1], size)
     rows = weights.reshape(-1, weights.shape[-1])
+    if len(rows) == 1:
+        return np.bincount(places.ravel(), rows[0], size).reshape(*weights.shape[:-1], size)
     at = places.reshape(rows.shape) + size * np.arange(len(rows))[:, None]
     return np.bincount(at.ravel(), rows.ravel(), size * len(rows)).reshape(*weights.shape[:-1], size)
 
 
 def pick(values: Array, index: Array) -> Array:
     """``values[..., index]``, an index for every row."""
-    if array_module(values) is not np:
-        return jnp.take_along_axis(values, index[..., None], -1, mode="promise_in_bounds")[..., 0]
+    if array_module(values) is not np:  # a sum is less to compile than a gather
+        return program.where(np.arange(values.shape[-1]) == index[..., None], values, 0).sum(-1)
     rows = values.reshape(-1, values.shape[-1])  # several times faster than NumPy's take_along_axis
     return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
+
+
+def filled_up(values: Array, size: int, fill: Array) -> Array:
+    """``values`` with ``fill``, shape ``(..., 1)``, behind them up to ``size`` along the last axis."""
+    xp = array_module(values, fill)
+    more = xp.broadcast_to(fill, (*values.shape[:-1], size - values.shape[-1]))
+    return xp.concatenate([values, more], -1)
 
 
 def take(values: Array, index: Array) -> Array:
@@ -208,17 +223,25 @@ def ranks(values: Array, limits: Array) -> Array:
     if values.ndim == 1:
         return xp.searchsorted(values, limits, side="right")
     size = values.shape[-1]
-    found = xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
-    for bit in reversed(range(size.bit_length())):
-        ahead = found + (1 << bit)
+
+    def nearer(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        found, step = state
+        ahead = found + step
         fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
-        found = xp.where(fits, ahead, found)
-    return found
+        return xp.where(fits, ahead, found), step >> 1
+
+    bits, found = size.bit_length(), xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
+    return repeated(nearer, (found, xp.asarray(1 << bits - 1, np.int64)), bits)[0]
 
 
-def shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as one of its own in programs, whose body is there once for every shape; NumPy runs it as it is."""
-    compiled = jax.jit(function)
+def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """``function`` as one of its own in programs, whose body is there once for every shape; NumPy runs it as it is.
+
+    ``static`` are the names of arguments that are no arrays.
+    """
+    if function is None:
+        return functools.partial(shared, static=static)
+    compiled = jax.jit(function, static_argnames=static)
 
     @functools.wraps(function)
     def run(*arguments: object) -> Any:

@@ -17,11 +17,6 @@ def log1p(x: Array) -> Array:
     if array_module(x) is np:
         with np.errstate(divide="ignore", invalid="ignore"):  # as silent as JAX
             return np.log1p(x)
-    return _log1p(x)
-
-
-@jax.jit
-def _log1p(x: Array) -> Array:
     return jax.lax.select(x < -0.3, jnp.log(1.0 + x), jnp.log1p(x))
 
 

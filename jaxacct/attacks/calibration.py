@@ -41,21 +41,23 @@ def calibrate(
 
     Args:
         make: from the parameter to a mechanism of which more is more private.
-        attack: `power`, `advantage`, `reconstruction` or `predictive_value`.
-        target: the most that its upper bound may be, between 0 and 1.
+        attack: `power`, `advantage`, `reconstruction` or `predictive_value`, or another function with an
+            upper bound, such as ``lambda run: jaxacct.gdp_summary(run).mu``.
+        target: the most that its upper bound may be, above 0.
         arguments, keywords: of ``attack``, after the mechanism.
         least, most: between which the parameter is searched.
         tolerance: relative.
 
     Raises:
-        ValueError: a target outside (0, 1), or one that not even ``most`` meets.
+        ValueError: a target that is not above 0, that ``least`` meets already, or not even ``most``.
     """
-    _validate.probability(target=target)
-    _validate.positive(least=least, most=most, tolerance=tolerance)
+    _validate.positive(target=target, least=least, most=most, tolerance=tolerance)
     value = lambda parameter: float(attack(make(parameter), *arguments, **keywords).upper)  # noqa: E731
     low, high, best = least, most, value(most)
     if not best <= target:
         raise ValueError(f"target must be at least {best:.3g}, which is what parameter {most:g} has, got {target:g}")
+    if value(least) <= target:
+        raise ValueError(f"target must be below what parameter {least:g} has, got {target:g}: lower least")
     while high / low > 1.0 + tolerance:
         middle = float(np.sqrt(low * high))
         found = value(middle)

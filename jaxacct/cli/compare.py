@@ -15,7 +15,7 @@ from jaxacct.cli.output import as_csv as csv_of
 from jaxacct.cli.output import say_json, table
 from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
-from jaxacct.cli.runs import Run, said_of
+from jaxacct.cli.runs import Run, attained_group, said_of, said_of_users, users_option
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxacct.cli.contestants import Answer
 
 _question = under("Question")
+_ATTAINED = "the curve of records that all pull the same way, which is attained"
 
 
 @click.command(
@@ -36,11 +37,12 @@ _question = under("Question")
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
-@_question("--thorough", is_flag=True, help="Also sampled_gaussian, gdp_residue and, with --epsilon, menu: minutes.")
+@_question("--thorough", is_flag=True, help="Also filters with a table, and what approximate_gdp truly costs: minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."
 )
+@users_option
 @mechanism_options(VALUES, WHOLE_VALUES)
 @csv_or_json
 def compare(
@@ -49,6 +51,7 @@ def compare(
     thorough: bool,
     accountants: bool,
     sampling: bool,
+    records_per_user: int | None,
     as_csv: bool,
     as_json: bool,
     quiet: bool,
@@ -62,12 +65,14 @@ def compare(
     bound.
     """
     if sampling:
+        if records_per_user is not None:
+            raise click.UsageError("--sampling compares what single records pay: leave --records-per-user out")
         _compare_samplers(list(runs_of(arguments)), delta, as_csv, as_json)
         return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
     with plain_errors(), progress("compare", quiet) as report:
-        answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, report)
-    said = [*_too_small(answers), *said_of(runs, delta)]
+        answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, report, records_per_user)
+    said = [*_too_small(answers), *said_of(runs, delta), *said_of_users(records_per_user, _ATTAINED)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
     rows = [(name, *answer)[: len(columns)] for name, answer in answers.items()]
     if as_json:
@@ -161,7 +166,13 @@ def _levels(run: Run) -> list[Run]:
 
 
 def _answers(
-    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Report
+    runs: list[Run],
+    delta: float,
+    epsilon: float | None,
+    thorough: bool,
+    accountants: bool,
+    report: Report,
+    users: int | None,
 ) -> tuple[dict[str, Answer], dict[str, str]]:
     from jaxacct import _validate
     from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
@@ -171,7 +182,10 @@ def _answers(
     if epsilon is not None:
         _validate.positive(epsilon=epsilon)
     _validate.count(steps=[run.steps for run in runs])
-    schedule = Schedule([(run.mechanism(), run.steps) for run in runs], delta)
+    parts = [(run.mechanism(), run.steps) for run in runs]
+    if users is not None:
+        parts = [(attained_group(part, users)[0], steps) for part, steps in parts]
+    schedule = Schedule(parts, delta)
     FILTERS["fixed in advance"](schedule)  # what is wrong with the schedule itself is an error
     asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
     answers, left_out = {}, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,12 +15,13 @@ from jax.typing import ArrayLike
 
 from jaxacct import accounting, filters
 from jaxacct._numerics.roots import last
+from jaxacct.adversary import true_cost
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.base import Filter
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
-from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms import Composed, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
@@ -109,14 +111,24 @@ def _renyi(schedule: Schedule) -> Answer:
         return Answer(float(np.min(np.asarray(epsilon_from_renyi(rho, orders, schedule.delta)))) * _UP)
 
 
-def _approximate_gdp(schedule: Schedule) -> Answer:
-    """The least B, a sum of mean losses, that leaves every step unclipped (Algorithm 2 of the f-DP filter paper)."""
+def _limit_of(schedule: Schedule) -> Any:
+    """The filter of the least B, a sum of mean losses, that leaves every step unclipped (Algorithm 2)."""
     for regime in ("small", "large"):
         with contextlib.suppress(ValueError):  # a step outside of the regime
-            total = float(schedule.total(filters.approximate_gdp(1.0, regime)._cost))
-            budget = filters.approximate_gdp(total, regime)
-            return Answer(float(budget.guarantee.epsilon(schedule.delta)), kind="asymptotic")
+            return filters.approximate_gdp(float(schedule.total(filters.approximate_gdp(1.0, regime)._cost)), regime)
     raise ValueError("it is for sampled Gaussians of rates all below 0.2, or all above 0.8")
+
+
+def _approximate_gdp(schedule: Schedule) -> Answer:
+    return Answer(float(_limit_of(schedule).guarantee.epsilon(schedule.delta)), kind="asymptotic")
+
+
+def _true_cost(schedule: Schedule, epsilon: float | None) -> Answer:
+    """Of that filter: what the worst analyst who picks steps of this schedule by earlier results can do to it."""
+    del epsilon
+    budget = _limit_of(schedule)
+    queries = list({repr(part): part for part, _ in schedule.parts}.values())
+    return Answer(*true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)[::-1])
 
 
 def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
@@ -170,8 +182,20 @@ def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
     return Answer(math.nan, steps=steps)
 
 
-def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
+def _of_a_range(name: str) -> Callable[[Schedule, float | None], Answer]:
+    return lambda schedule, epsilon: _least_target(getattr(filters, name), schedule, epsilon)
+
+
+def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Answer:
     """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
+    asked = schedule
+    users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
+    if users:
+        if len(users) < len(schedule.parts) or make is not filters.sampled_gaussian:
+            raise ValueError("it is for sampled Gaussians and single records")
+        make = functools.partial(make, records=max(int(part.records) for part in users))  # pyright: ignore[reportArgumentType]
+        alone = [(PoissonSampled(part.mechanism, part.rate), steps) for part, steps in schedule.parts]  # pyright: ignore[reportAttributeAccessIssue]
+        schedule = schedule._replace(parts=alone)
     with jax.enable_x64(True):
         pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
     if any(pair is None for pair in pairs):
@@ -179,13 +203,13 @@ def _sampled_gaussian(schedule: Schedule, epsilon: float | None) -> Answer:
     noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
 
     def admits(target: float) -> int:
-        budget = filters.sampled_gaussian(
+        budget = make(
             sigma=(min(noises), max(noises)), rate=(min(rates), max(rates)), epsilon=target, delta=schedule.delta
         )
         admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
         return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
 
-    own = _in_advance(schedule).epsilon
+    own = _in_advance(asked).epsilon
     target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
     return Answer(target, steps=None if epsilon is None else admits(epsilon))
 
@@ -235,7 +259,9 @@ FILTERS: dict[str, Callable[[Schedule], Answer]] = {
     "approximate_gdp": _approximate_gdp,
 }
 THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
-    "sampled_gaussian": _sampled_gaussian,
+    "sampled_gaussian": _of_a_range("sampled_gaussian"),
+    "closed_form": _of_a_range("closed_form"),
+    "approximate_gdp, true cost": _true_cost,
     "gdp_residue": _gdp_residue,
     "menu": _menu,
     "renyi_any": _by_name("renyi_any"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
+from jaxacct.cli.page import WHOLE, under
+
 if TYPE_CHECKING:
     from jaxacct.mechanisms.base import Mechanism
 
@@ -50,6 +52,7 @@ FAMILIES = {
     "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
 }
 _MOST_DELTA = 1e-3
+_MOST_RECORDS = 100_000
 
 
 class Run(NamedTuple):
@@ -139,6 +142,37 @@ def composed(runs: list[Run]) -> tuple[Mechanism, Any]:
     from jaxacct.mechanisms import Composed
 
     return Composed([run.mechanism() for run in runs], alike([run.steps for run in runs])), 1
+
+
+users_option = under("Question")(
+    "--records-per-user", type=WHOLE, help="Neighbours differ in all records of a user, who owns at most so many."
+)
+
+
+def check_users(records: int | None, relation: str) -> None:
+    """Refuses relations under which users have no analysis."""
+    if records is not None and relation not in ("add_or_remove", "add", "remove"):
+        raise click.UsageError(f"--records-per-user goes with relation add_or_remove, add or remove, not {relation}")
+
+
+def attained_group(mechanism: Mechanism, records: Any, steps: Any = 1) -> tuple[Mechanism, str]:
+    """`group_of` where it is tight, and why; a usage error elsewhere."""
+    from jaxacct.summaries.group import group_of
+
+    if np.any(np.asarray(records) > _MOST_RECORDS) or np.any(np.asarray(records) < 1):
+        raise click.UsageError(f"--records-per-user must be from 1 to {_MOST_RECORDS}, got {records}")
+    found = group_of(mechanism, records, steps=steps)
+    if not found.tight:
+        raise click.UsageError(
+            "--records-per-user goes with Gaussian and Laplace noise and with Poisson samples of Gaussian noise here; "
+            "`jaxacct epsilon` and `delta` have group privacy for the rest"
+        )
+    return found.mechanism, found.why
+
+
+def said_of_users(records: Any, why: str) -> list[str]:
+    """Whose records neighbours differ in, and what the curve is."""
+    return [] if records is None else [f"for all records of a user, who owns at most {records}: {why}"]
 
 
 def warn_of_delta(delta: float, records: list[int]) -> None:

@@ -147,7 +147,7 @@ def _answered(
     if wanted == "noise":
         # The columns say how far off an answer may be.
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = search(run, others, "noise", flat["epsilon"], flat["delta"], relation, report, unreachable="nan")
+        found, _ = search(run, others, "noise", flat["epsilon"], flat["delta"], relation, report, unreachable="nan")
         return {own: found.parameter, f"{own}_refuted": found.refuted, "delta_upper": found.delta.upper}
     mechanism, steps = composed([run, *others])
     given = flat["delta" if wanted == "epsilon" else "epsilon"]

@@ -53,7 +53,7 @@ _SETTINGS = (
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
     "--filter",
-    type=AnySpelling(["sampled_gaussian", "renyi", "gdp", "approximate_gdp"]),
+    type=AnySpelling(["sampled_gaussian", "closed_form", "renyi", "gdp", "approximate_gdp"]),
     default="sampled_gaussian",
     show_default=True,
     help="What enforces the budget: approximate_gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",

@@ -15,7 +15,9 @@ import optax
 import tqdm
 
 from jaxacct import training
+from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._progress import progress
+from jaxacct.adversary import true_cost
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.start import cache_compilations
@@ -63,7 +65,7 @@ def run(
         "held_out_examples": len(dataset.test_y),
         "held_out_is_public": True,
     }
-    _introduce(description, settings, budget, seed, as_json)
+    _introduce(description, settings, budget, seed, as_json, quiet)
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
@@ -143,7 +145,12 @@ def _planned(settings: dict[str, Any], size: int) -> training.Budget:
 
 
 def _introduce(
-    data: Mapping[str, object], settings: dict[str, Any], budget: training.Budget, seed: int | None, as_json: bool
+    data: Mapping[str, object],
+    settings: dict[str, Any],
+    budget: training.Budget,
+    seed: int | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     say = partial(click.echo, err=as_json)  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
@@ -167,6 +174,14 @@ def _introduce(
             say(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
                 "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
+            )
+        if budget.schedule.levels:
+            with progress("worst case", quiet):
+                found = true_cost(budget.filter, budget.schedule.menu(), clipped=True, delta=settings["delta"])
+            worst = found.epsilon(settings["delta"])
+            say(
+                "certified: the worst that choosing among this schedule's steps by earlier results can cost is epsilon "
+                f"{rounded_down(worst.lower)} to {rounded_up(worst.upper)}"
             )
     if budget.note:
         say(budget.note)

@@ -14,6 +14,7 @@ filter                   accepts (or the number in brackets)         theorem    
 `residue`                anything                                    residue filters, Thm 1    bound
 `natural`                a declared family                           residue filters, Thm 6    bound, or none
 `sampled_gaussian`       sampled Gaussians of a box                  residue filters, Thm 1    bound, near worst case
+`closed_form`            sampled Gaussians of a range                residue filters, Thm 1    bound
 `menu`                   what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
 `approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8      f-DP filters, Thm 4.3     asymptotic only
 ======================== =========================================== ========================= =======================
@@ -55,6 +56,7 @@ from jaxacct.filters.halting import halting_scan
 from jaxacct.filters.lowering import lower_budget
 from jaxacct.filters.marks import check_state
 from jaxacct.filters.odometer import odometer
+from jaxacct.filters.prices.closed_form_filter import closed_form
 from jaxacct.filters.prices.entries import gaussian_menu
 from jaxacct.filters.prices.menu import constant_schedules, menu
 from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
@@ -75,6 +77,7 @@ __all__ = [
     "approximate_zcdp",
     "check_residue",
     "check_state",
+    "closed_form",
     "constant_schedules",
     "for_target",
     "gaussian_menu",

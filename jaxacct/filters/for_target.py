@@ -18,6 +18,7 @@ from jaxacct.filters.additive.renyi_any import renyi_any
 from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
 from jaxacct.filters.base import Filter
 from jaxacct.filters.names import canonical
+from jaxacct.filters.prices.closed_form_filter import closed_form
 from jaxacct.filters.prices.menu import menu
 from jaxacct.filters.prices.sampled_gaussian import sampled_gaussian
 from jaxacct.filters.residues.gdp_residue import gdp_residue
@@ -41,15 +42,15 @@ def for_target(name: str, epsilon: float, delta: float, **others: Any) -> Any:
 
     Args:
         name: ``"pure_dp"``, ``"zcdp"``, ``"approximate_zcdp"`` and ``"approximate_dp"`` (which are the same here),
-            ``"gdp"``, ``"gdp_residue"``, ``"renyi"``, ``"renyi_any"``, ``"sampled_gaussian"``, ``"menu"`` or
-            ``"approximate_gdp"``, whose guarantee is asymptotic, not a bound. ``-`` may stand for ``_``.
+            ``"gdp"``, ``"gdp_residue"``, ``"renyi"``, ``"renyi_any"``, ``"sampled_gaussian"``, ``"closed_form"``,
+            ``"menu"`` or ``"approximate_gdp"``, whose guarantee is asymptotic, not a bound. ``-`` may stand for ``_``.
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
         others: further arguments of that filter: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
             the order at which most Gaussians without sampling fit. For Poisson samples take `plan_order`'s: at rate
             0.005 and noise 1.1 it admits seven times as many steps), ``orders`` (`renyi_any`), ``regime``
             (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation`` (`gdp_residue`), ``sigma`` and
-            ``rate`` (`sampled_gaussian`), ``mechanisms`` (`menu`), and whatever else those take.
+            ``rate`` (`sampled_gaussian`, `closed_form`), ``mechanisms`` (`menu`), and whatever else those take.
 
     Raises:
         ValueError: another name, a bad target, or one that leaves no budget.
@@ -113,6 +114,7 @@ FOR_TARGET: dict[str, Callable[..., Filter]] = {
     "approximate_dp": approximate_dp,
     "approximate_gdp": lambda e, d, **others: _largest(lambda b: approximate_gdp(b, **others), e, d),
     "approximate_zcdp": approximate_dp,
+    "closed_form": lambda e, d, **others: closed_form(epsilon=e, delta=d, **others),
     "gdp": lambda e, d: _largest(gdp, e, d),
     "gdp_residue": _gdp_residue,
     "menu": lambda e, d, *, mechanisms, **others: menu(mechanisms, epsilon=e, delta=d, **others),

@@ -11,7 +11,9 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, UserLevel
+
+_LEAST_RATE = 1e-12  # of a user's records; smaller ones count as this
 
 
 @np.errstate(all="ignore")
@@ -29,6 +31,13 @@ def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
         rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
         return None if inner is None else (inner[0], inner[1] * rate)
     return None
+
+
+def charged_as(noise: float, rate: float, records: int) -> PoissonSampled | UserLevel:
+    """What a sampled Gaussian is to a user who owns at most so many records."""
+    if records == 1:
+        return PoissonSampled(Gaussian(noise), rate)
+    return UserLevel(Gaussian(noise), max(rate, _LEAST_RATE), records)
 
 
 def parts_of(query: object) -> list[tuple[object, Array]]:

@@ -98,7 +98,7 @@ def cost_of_adaptivity(
 
     Args:
         queries: mechanisms with one setting each, two or more.
-        epsilon: what schedules fixed in advance may cost, > 0.
+        epsilon: what schedules fixed in advance may cost, > 0 and at most 100.
         delta: strictly between 0 and 1.
         blocks: into how many blocks a query's runs are divided, if it alone spends ``epsilon``. States are about
             blocks ** k / k! for k queries.
@@ -109,6 +109,7 @@ def cost_of_adaptivity(
         ValueError: a bad value (named), a query that exceeds the target at once, too many states.
     """
     _validate.scalar(_validate.positive, epsilon=epsilon)
+    _validate.at_most(100.0, epsilon=epsilon)
     _validate.scalar(_validate.probability, delta=delta)
     _validate.scalar(_validate.count, blocks=blocks)
     _validate.at_most(1024, blocks=blocks)
@@ -121,23 +122,26 @@ def cost_of_adaptivity(
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(moves))):
         raise ValueError("queries must have one setting each, got an array of settings")
     epsilon, delta, blocks = float(epsilon), float(delta), int(blocks)
-    block = tuple(max(1, _runs_alone(query, epsilon, delta, relation) // blocks) for query in moves)
+    runs = [_runs_alone(query, epsilon, delta, relation) for query in moves]
+    block = tuple(max(1, fits // blocks) for fits, _ in runs)
+    most = tuple((fails - 1) // size for (_, fails), size in zip(runs, block, strict=True))
     played: list[Mechanism] = [
         Composed([query], count) if count > 1 else query for query, count in zip(moves, block, strict=True)
     ]
-    grid = block_lattice(played, blocks, epsilon, delta, relation)
+    rounds = max(fits // size for (fits, _), size in zip(runs, block, strict=True))
+    grid = block_lattice(played, rounds, epsilon, delta, relation)
     sides = by_direction([block_laws(one, grid, relation) for one in played])
-    upper, lower = ([Runs([law[bound] for law in laws], grid, bound == 0) for laws in sides] for bound in (0, 1))
+    upper, lower = ([Runs([law[side] for law in laws], grid, side == 0) for laws in sides] for side in (0, 1))
     (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
-    inner = _levels(upper, lambda curves: curves[:, before] <= delta - slack)
-    outer = _begun(_levels(lower, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
+    inner = _levels(upper, most, lambda curves: curves[:, before] <= delta - slack)
+    outer = _begun(_levels(lower, most, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
     told = _Told(progress, sum(len(level) for level in inner + outer))
     worst = [_worst(sides, levels, told) for sides, levels in ((lower, inner), (upper, outer))]
     return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, *worst)
 
 
-def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> int:
-    """How often a query alone runs within the target, to a hundredth; it only says how large blocks are."""
+def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> tuple[int, int]:
+    """How often a query alone runs within the target, and a number of runs, near to it, that misses it for certain."""
     found = calibrate(
         lambda _: query,
         epsilon,
@@ -148,7 +152,9 @@ def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -
         whole=True,
         tolerance=0.01,
     )
-    return int(found.parameter)
+    if not np.isfinite(found.refuted):
+        raise ValueError(f"queries must exceed epsilon {epsilon:g} at delta {delta:g} at last, got {query!r:.200}")
+    return int(found.parameter), int(found.refuted)
 
 
 def _around(epsilon: np.ndarray, grid: LossGrid) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +171,10 @@ def _slack(epsilon: ArrayLike) -> np.ndarray:
     return 16 * EPS * np.asarray(epsilon, np.float64)
 
 
-def _levels(sides: list[Runs], kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
+def _levels(sides: list[Runs], most: Counts, kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
     """Counts of blocks, by their sum, of which every direction's fixed composition is ``kept``.
 
-    Only counts that follow kept ones are looked at.
+    Only counts that follow kept ones are looked at, and none above ``most``, which each query alone exceeds.
     """
     queries = sides[0].queries
     level: dict[Counts, int] = {(0,) * queries: 0}
@@ -177,7 +183,10 @@ def _levels(sides: list[Runs], kept: Callable[[np.ndarray], np.ndarray]) -> Leve
     while level:
         following: dict[Counts, tuple[int, int]] = {}
         for query, (counts, row) in itertools.product(range(queries), level.items()):
-            following.setdefault(one_more(counts, query), (query, row))
+            if counts[query] < most[query]:
+                following.setdefault(one_more(counts, query), (query, row))
+        if not following:
+            break
         if len(following) > _MOST_ROWS:
             raise ValueError(f"blocks must give at most {_MOST_ROWS} counts of one sum, got {len(following)}")
         names, made = list(following), [np.zeros((len(following), runs.grid.size)) for runs in sides]

@@ -94,7 +94,7 @@ def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGri
         # As fine as fits: between lattice points curves are chords.
         refine = max(1, int(half * spacing / reach))
         spacing /= refine
-        half = int(np.ceil(reach / spacing)) + 1
+        half = min(int(np.ceil(reach / spacing)) + 1, int(conversions.CEILING / spacing))
     else:
         spacing = reach / (half - 1)
     return LossGrid(spacing, -half, 2 * half + 1)

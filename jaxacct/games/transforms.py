@@ -30,8 +30,8 @@ class Runs:
 
     def __init__(self, laws: Sequence[Law], grid: LossGrid, upper: bool) -> None:
         self.queries, self.grid, self.upper = len(laws), grid, upper
-        self._above = max(0, *(int(law.offsets.max()) for law in laws))
-        self._below = max(0, *(-int(law.offsets.min()) for law in laws))
+        self._above = max(int(law.offsets.max(initial=0)) for law in laws)
+        self._below = max(-int(law.offsets.min(initial=0)) for law in laws)
         length: Any = fft.next_fast_len(grid.size + self._above + self._below, real=True)
         self._size = int(length)
         kernels = np.zeros((len(laws), self._size))

@@ -51,7 +51,7 @@ class WorstCase:
         """
         _validate.finite(epsilon=epsilon)
         upper = np.asarray(self.profile.hockey_stick(epsilon))
-        each = [_lower_at(t.lower, t.upper, self.grid, np.asarray(epsilon, np.float64)) for t in self.directions]
+        each = [lower_at(t.lower, t.upper, self.grid, np.asarray(epsilon, np.float64)) for t in self.directions]
         lower = np.minimum(np.maximum.reduce(each), upper)
         return Bounds(lower[()], upper[()])
 
@@ -62,7 +62,7 @@ class WorstCase:
         upper = np.asarray(
             unchecked(PrivacyProfile, excess=tables.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
         )
-        lower = _lower_at(tables.lower, tables.upper, self.grid, epsilon)
+        lower = lower_at(tables.lower, tables.upper, self.grid, epsilon)
         return np.maximum(lower - perfect - 4 * EPS, 0.0), upper - perfect + 4 * EPS
 
     def strategy(self, epsilon: float) -> Strategy:
@@ -117,7 +117,7 @@ def worst_case(
     return WorstCase(rule, game, grid, found)
 
 
-def _lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
+def lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
     """A lower bound of H between lattice points, from a convex curve's bounds at them.
 
     Beside gamma = 1 the excess E is convex in gamma, increasing before and decreasing after. So it lies above

@@ -34,6 +34,9 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
     RandomAllocationSampling   `RandomAllocation` of one epoch
     BallsInBinsSampling        `RandomAllocation` of one epoch, with the noise divided by the square root of the number
                                of epochs: a record keeps its bin (docs/proofs/random-allocation.md); Gaussians only
+    BMinSepSampling            `PoissonSampled` in every iteration, which separation only helps (the same page); at
+                               ``sampling_prob`` 1 balls in bins after a warm start, and known batches without one
+    UserSelectionStrategy      its base strategy, with users for records: a user's batch is clipped as a whole
     FixedBatchSampling         `SampledWithoutReplacement` or `SampledWithReplacement`; needs ``records``
     ========================== ========================================================================================
 
@@ -69,10 +72,27 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
         if epochs > 1:
             mechanism = _kept_bin(mechanism, epochs)
         return RandomAllocation(mechanism, int(strategy.cycle_length), 1)
+    if name == "BMinSepSampling":
+        return _separated(strategy, mechanism)
+    if name == "UserSelectionStrategy":
+        return mechanism_of_selection(strategy.base_strategy, mechanism, records=records)
     if name == "FixedBatchSampling":
         kind = SampledWithReplacement if strategy.replace else SampledWithoutReplacement
         return Composed([kind(mechanism, int(strategy.batch_size), _count(records))], [int(strategy.iterations)])
     raise ValueError(f"strategy must be one that is accounted for here, got {name}")
+
+
+def _separated(strategy: Any, mechanism: Mechanism) -> Mechanism:
+    """A record that takes part with some probability, but not within ``min_sep - 1`` iterations of the last time."""
+    if strategy.truncated_batch_size is not None:
+        raise ValueError("strategy must not cut batches of BMinSepSampling: whom it cuts has no analysis here")
+    rate, apart, runs = float(strategy.sampling_prob), int(strategy.min_sep), max(int(strategy.iterations), 1)
+    if rate < 1.0:
+        return Composed([PoissonSampled(mechanism, rate)], [runs])
+    epochs = math.ceil(runs / apart)
+    if not strategy.warm_start:
+        return Composed([mechanism], [epochs])
+    return RandomAllocation(_kept_bin(mechanism, epochs) if epochs > 1 else mechanism, apart, 1)
 
 
 def _kept_bin(mechanism: Mechanism, epochs: int) -> Gaussian:

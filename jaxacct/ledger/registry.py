@@ -17,6 +17,7 @@ _MODULES = {
     "jaxacct.filters.additive.renyi_any": "AnyOrderFilter",
     "jaxacct.filters.additive.zcdp": "ApproximateZCDPFilter ZCDPFilter",
     "jaxacct.filters.odometer": "Odometer",
+    "jaxacct.filters.prices.closed_form_filter": "ClosedFormFilter",
     "jaxacct.filters.prices.table": "TableFilter",
     "jaxacct.filters.residues.gdp_residue": "GDPResidueFilter",
     "jaxacct.filters.residues.natural": "NaturalFilter _Declared",

@@ -11,6 +11,7 @@ them, and the very low ones on top and among the high ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -26,36 +27,44 @@ _ROUGH = 1e-8  # relative: differences of u, in a derivative that may change by 
 OUTCOMES = 256
 
 
-def upper_bounds(count: Count, losses: Array, deltas: Array, epsilons: Array) -> Array:
-    """Upper bounds of delta at ``epsilons``, from upper bounds ``deltas`` of one run at ``losses``.
+def upper_bounds(count: Count, losses: Array, deltas: Array) -> Callable[[Array], Array]:
+    """Upper bounds of delta as a function of epsilons, from upper bounds ``deltas`` of one run at ``losses``.
 
     Args:
         count: the number of runs.
         losses: epsilons of one run on a lattice through 0, negative ones as well, shape ``(n,)``.
         deltas: one run's delta there, in the same direction.
-        epsilons: a part of ``losses``.
+
+    Returns:
+        A function of multiples of the lattice's spacing, at least 0.
     """
     u = _places(lambda u: most(losses, deltas, u), _SPACES)
     top = np.maximum.accumulate(most(losses, deltas, u))
     rise = count.derivative(top[1:]) * (1.0 + ROUNDING)  # a cell's T at its end, phi' at its start
     floor = count.derivative(u[:-1]) * (1.0 - ROUNDING)
     whole = float(count.derivative(np.ones(()))) * (1.0 + ROUNDING)
-    # h(x) = x k(e^epsilon / x): one function k on the lattice of all differences of losses.
-    step = losses[1] - losses[0]
-    reach = losses.size - 1
-    ratios = step * np.arange(-reach, reach + 1)
-    k = np.maximum([np.max(rise - np.exp(min(ratio, 700.0)) * floor) for ratio in ratios], 0.0) * (1.0 + ROUNDING)
+    # h(x) = x k(e^epsilon / x): one function k on the lattice of all differences of losses, 0 from some place on.
+    step, half = losses[1] - losses[0], losses.size // 2
+    with np.errstate(divide="ignore"):
+        farthest = min(np.max(np.log(rise) - np.log(floor)), 700.0)
+    ratios = step * np.arange(-half, max(math.ceil(farthest / step), -half) + 1)
+    k = np.maximum([np.max(rise - np.exp(ratio) * floor) for ratio in ratios], 0.0) * (1.0 + ROUNDING)
+    k = np.append(k, k[-1] if farthest == 700.0 else 0.0)
     x = np.exp(losses)
-    found = []
-    for epsilon in epsilons:
-        shift = round((epsilon - losses[0]) / step)
-        h = x * k[reach + shift - np.arange(losses.size)]
-        slopes = np.diff(h) / np.diff(x)
-        slopes = np.concatenate([[h[0] / x[0]], slopes, [whole]])
-        slopes = np.maximum.accumulate(np.minimum(slopes, whole))
-        rounded = ROUNDING * np.sum(slopes[1:] * (slopes[1:] > 0) * deltas)
-        found.append(slopes[0] + np.sum(np.diff(slopes) * deltas) * (1.0 + ROUNDING) + rounded)
-    return np.minimum(np.asarray(found), 1.0)
+
+    def bound(epsilons: Array) -> Array:
+        found = []
+        for epsilon in epsilons:
+            places = round(epsilon / step) - np.arange(-half, half + 1) + half
+            h = x * k[np.clip(places, 0, k.size - 1)]
+            slopes = np.diff(h) / np.diff(x)
+            slopes = np.concatenate([[h[0] / x[0]], slopes, [whole]])
+            slopes = np.maximum.accumulate(np.minimum(slopes, whole))
+            rounded = ROUNDING * np.sum(slopes[1:] * (slopes[1:] > 0) * deltas)
+            found.append(slopes[0] + np.sum(np.diff(slopes) * deltas) * (1.0 + ROUNDING) + rounded)
+        return np.minimum(np.asarray(found), 1.0)
+
+    return bound
 
 
 def _places(curve: Callable[[Array], Array], size: int) -> Array:
@@ -87,6 +96,7 @@ def attained(count: Count, losses: Array, lower: Array, upper: Array, epsilon: f
     u = _places(lambda u: least(losses, lower, upper, u), _CELLS)
     v, at = _hull(least(losses, lower, upper, u), u)
     v = np.interp(u, at, v)  # concave also where `least` is cut off at u
+    u, v = np.append(0.0, u), np.append(0.0, v)  # infinite losses come first
     cells = u.size - 1
     some = np.unique(np.linspace(0, cells, 120).astype(int))
     gain, cost = (
@@ -138,7 +148,7 @@ def _hull(p: Array, q: Array) -> tuple[Array, Array]:
             if (p[b] - p[a]) * (q[i] - q[b]) > (p[i] - p[b]) * (q[b] - q[a]):
                 break
             kept.pop()
-        if not kept or (p[i] > p[kept[-1]] and q[i] > q[kept[-1]]):
+        if not kept or (p[i] > p[kept[-1]] and q[i] >= q[kept[-1]]):
             kept.append(i)
     return p[kept], q[kept]
 

@@ -17,7 +17,7 @@ from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.selection.bound import OUTCOMES, attained, upper_bounds
 from jaxacct.selection.counts import Table, of_mean
-from jaxacct.summaries.curve import Curve, curve_of
+from jaxacct.summaries.curve import FARTHEST, Curve, curve_of
 
 _POINTS = 400  # of the curve, from epsilon 0 to where one run's delta is one of these
 _LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
@@ -25,6 +25,8 @@ _LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 
 _known: dict[tuple, tuple[FromProfile, FromTables]] = {}  # the newest curves: one query asks several times
 _KEPT = 32
+_ENOUGH = 0.5  # share of a delta with which an attack at the bound's epsilon is near enough
+_HALVINGS = 7
 
 
 @mechanism
@@ -146,13 +148,37 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
     for i in np.ndindex(shape):
         count: Any = counts[i]
         one = curve.setting(i)
-        losses, lower, upper = one.losses, one.lower, one.upper
-        epsilons[i] = losses[_POINTS:]
-        found = [upper_bounds(count, losses, side, epsilons[i]) for side in upper]
+        losses, upper = one.losses, one.upper
+        bounds = [upper_bounds(count, losses, side) for side in upper]
+        # As far as the bound falls, in larger steps than those of one run if need be.
+        lost = 1.001 * float(count.derivative(np.ones(()))) * upper[:, -1].max() + _LAST[0]
+        at = losses[_POINTS:]
+        while max(float(bound(at[-1:])[0]) for bound in bounds) > lost and at[-1] < FARTHEST:
+            at = 2.0 * at
+        epsilons[i], found = at, [bound(at) for bound in bounds]
         deltas[i] = np.max(found, axis=0)
         worst = int(np.argmax([np.sum(side > at_delta) for side in found]))
-        target = float(np.interp(-at_delta, -deltas[i], epsilons[i]))
-        p, q = attained(count, losses, lower[worst], upper[worst], target)
+        asked = max(at_delta, 1.001 * deltas[i][-1])  # infinite losses may be more
+        target = float(np.interp(-asked, -deltas[i], epsilons[i]))
+        p, q = _attack_near(count, one, worst, target, asked)
         # The pair of `remove` comes first.
         tables[(slice(None), *i)] = (q, p) if worst else (p, q)
     return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])
+
+
+def _attack_near(count: Any, one: Curve, side: int, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of an attack that has delta ``asked`` at an epsilon, at most ``target``, that is about the largest."""
+    curve = one.losses, one.lower[side], one.upper[side]
+    reaches = lambda p, q, near: np.sum(np.maximum(p - np.exp(near) * q, 0.0))  # noqa: E731
+    found = attained(count, *curve, target)
+    if reaches(*found, target) >= _ENOUGH * asked:
+        return found
+    low, high, best = 0.0, target, None
+    for _ in range(_HALVINGS):
+        near = 0.5 * (low + high)
+        found = attained(count, *curve, near)
+        if reaches(*found, near) >= asked:
+            low, best = near, found
+        else:
+            high = near
+    return attained(count, *curve, 0.0) if best is None else best

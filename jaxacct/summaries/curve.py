@@ -19,6 +19,7 @@ ROUNDING = 1e-10  # a share of each number, far above its rounding
 FARTHEST = 600.0  # of the lattice: exp of it is a number
 
 
+_ALL_BUT = 1.001  # times the infinite losses, delta where the lattice may end
 _TWO = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
 
 
@@ -47,13 +48,13 @@ class Curve:
 def curve_of(
     one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1, *, joint: bool = False
 ) -> Curve:
-    """The curve up to where delta is ``last`` (the first for which epsilon is finite), on ``points`` a side.
+    """The curve up to where delta is ``last``, or next to nothing but infinite losses, on ``points`` a side.
 
     Args:
         one: a mechanism, or the guarantee of a filter, whose lower bounds are trivial.
         relation: as for `jaxacct.delta`; ``"add_or_remove"`` has two directions, and so has ``"replace_special"``.
         points: how many above 0.
-        last: see above.
+        last: of several the first for which epsilon is finite; infinite losses count after the first of them.
         steps: how often ``one`` runs.
         joint: whether lower bounds may be the larger of two directions that this cannot tell apart: they bound the
             curve, but no one pair of laws has them all. Without it they are 0 there.
@@ -74,15 +75,24 @@ def curve_of(
         of_delta = lambda e: [(np.zeros(np.shape(e)), np.asarray(one.delta(e)))]  # noqa: E731
     else:
         raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
-    reach = np.zeros(())
-    for d in np.atleast_1d(last):
-        found = np.asarray(of_epsilon(float(d)), np.float64)
-        reach = np.where((reach == 0) & np.isfinite(found), np.maximum(found, 1e-9), reach)
+    reach, there = np.zeros(()), np.ones(())
+    first, *others = np.atleast_1d(last).tolist()
+    for d in (first, None, *others):
+        if d is None:  # losses may be infinite: up to where that is all of delta
+            if np.all(reach > 0):
+                break
+            d = np.clip(np.max([side[1] for side in of_delta(np.asarray(FARTHEST))], axis=0) * _ALL_BUT, first, 0.5)
+        found = np.asarray(of_epsilon(d), np.float64)
+        new = (reach == 0) & np.isfinite(found)
+        reach, there = np.where(new, np.maximum(found, 1e-9), reach), np.where(new, d, there)
     at = np.clip(reach, 1e-9, FARTHEST) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a wide bound at a tiny delta: both sides are used as they are
         sides = of_delta(at)
     above = np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides])
+    # Where epsilon is the lattice's end, delta is the one that was asked for: a second bound of it.
+    end = np.minimum(above[:, 1, -1], np.where(reach <= FARTHEST, there, 1.0))
+    above[:, 1, -1] = np.maximum(end, above[:, 0, -1])
     if (
         relation == "replace"
         and not joint

@@ -34,7 +34,7 @@ _UNITS = {
     "renyi_any": "Rényi divergence",
     "gdp_residue": "mu (GDP)",
 }
-FILTERS = ("sampled_gaussian", "renyi", "gdp", "approximate_gdp", "menu", *_UNITS)
+FILTERS = ("sampled_gaussian", "closed_form", "renyi", "gdp", "approximate_gdp", "menu", *_UNITS)
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _NEAR = 1.2  # of that noise: where a table asks for more, another filter is tried
@@ -82,11 +82,13 @@ def plan_budget(
     comes with a sampler, and is asked with its mechanism.
 
     Args:
-        filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a
-            looser bound), "gdp" (everyone in every step, rate 1), "approximate_gdp" (asymptotic only), "menu" (a
-            bound for ``sampling`` and constant noise), "renyi_any", "gdp_residue" (up to 20,000 steps), or at rate 1
-            "zcdp", "approximate_zcdp" and "approximate_dp". ``-`` may stand for ``_``, here and below. Where no table
-            of "sampled_gaussian" holds the target, the plan is that of the best other bound, and ``note`` says so.
+        filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "closed_form"
+            (the same with one closed-form price), "renyi" (a looser bound), "gdp" (everyone in every step, rate 1),
+            "approximate_gdp" (asymptotic only: `adversary.true_cost` of it and ``schedule.menu()`` bounds its worst
+            case), "menu" (a bound for ``sampling`` and constant noise), "renyi_any", "gdp_residue" (up to 20,000
+            steps), or at rate 1 "zcdp", "approximate_zcdp" and "approximate_dp". ``-`` may stand for ``_``, here and
+            below. Where no table of "sampled_gaussian" holds the target, the plan is that of the best other bound, and
+            ``note`` says so.
         schedule: "constant", "warmup_decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
         delta: in (0, 1).
@@ -162,7 +164,7 @@ def _sampled_gaussian(planned: Planned, epsilon: float, delta: float, rate: floa
     floor = _in_advance(planned, epsilon, delta)
     found, least = None, planned(floor).planned[0][0]
     try:
-        found = _with_a_table(planned, floor, epsilon, delta, progress)
+        found = _of_a_range(filters.sampled_gaussian, planned, floor, epsilon, delta, progress)
         if found.schedule.planned[0][0] <= _NEAR * least:
             return found
     except (ValueError, ArithmeticError):  # the table cannot hold such a target
@@ -188,10 +190,18 @@ def _sampled_gaussian(planned: Planned, epsilon: float, delta: float, rate: floa
     )
 
 
-def _with_a_table(planned: Planned, floor: float, epsilon: float, delta: float, progress: Progress) -> Budget:
+def _closed_form(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
+    del rate
+    floor = _in_advance(planned, epsilon, delta)
+    return _of_a_range(filters.closed_form, planned, floor, epsilon, delta, progress)._replace(unit="mean loss")
+
+
+def _of_a_range(
+    make: Callable[..., Any], planned: Planned, floor: float, epsilon: float, delta: float, progress: Progress
+) -> Budget:
     plans = [planned(floor / 1.003), planned(floor * _ROOM)]
     sigmas, rates = ([pair[i] for plan in plans for pair in plan.levels] for i in range(2))
-    box = filters.sampled_gaussian(
+    box = make(
         sigma=(min(sigmas), max(sigmas)),
         rate=(min(rates), max(rates)),
         epsilon=epsilon,
@@ -326,6 +336,7 @@ def _least_noise(
 
 _PLANS = {
     "sampled_gaussian": _sampled_gaussian,
+    "closed_form": _closed_form,
     "renyi": _renyi,
     "gdp": _gdp,
     "approximate_gdp": _approximate_gdp,

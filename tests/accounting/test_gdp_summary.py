@@ -78,3 +78,18 @@ def test_a_guarantee_is_for_the_whole_run():
     for query in (jaxacct.gdp_summary, jaxacct.attacks.advantage):
         with pytest.raises(ValueError, match="steps"):
             query(filters.gdp(1.0).guarantee, steps=10)
+
+
+def test_the_last_epsilon_is_as_good_as_its_delta():
+    """Delta at the epsilon found for 1e-10 has bounds of its own, which may lie just above: mu was infinite then."""
+    found = jaxacct.gdp_summary(jaxacct.UserLevel(Gaussian(1.5), 0.01, 4), steps=100, delta_aside=1e-8)
+    assert found.mu.upper < 1.001 * found.mu.lower
+
+
+def test_noise_for_a_mu_is_calibrated():
+    of_mu = lambda run: jaxacct.gdp_summary(run).mu  # noqa: E731
+    found = jaxacct.attacks.calibrate(Gaussian, of_mu, 1.5, tolerance=1e-3)
+    assert found.value <= 1.5
+    assert found.parameter == pytest.approx(1 / 1.5, rel=2e-3)
+    with pytest.raises(ValueError, match="least"):
+        jaxacct.attacks.calibrate(Gaussian, of_mu, 1.5, least=1.0)

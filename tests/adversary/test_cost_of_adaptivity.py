@@ -82,6 +82,14 @@ def test_schedules_of_dp_sgd_cost_an_adaptive_analyst_some_per_cent_more():
     assert seen == sorted(seen)
 
 
+@pytest.mark.parametrize(("epsilon", "blocks"), [(32.0, 3), (1.0, 838)])
+def test_targets_at_the_ends_of_a_lattice_are_enclosed(epsilon, blocks):
+    queries = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
+    found = cost_of_adaptivity(queries, epsilon, 0.1, blocks=blocks, relation="remove")
+    assert 0 <= found.epsilon.lower <= found.epsilon.upper
+    assert found.epsilon.upper > 0.9 * epsilon
+
+
 @pytest.mark.parametrize("epsilon", [1.96, 1.965, 1.97])
 def test_no_loss_is_claimed_beyond_the_largest_one_wherever_it_lies_between_lattice_points(epsilon):
     """Two runs at most: H(e^x) <= P(both losses > x - 1) (1 - e^(x - 2)), and a loss is the largest one half the time.

@@ -205,3 +205,32 @@ def test_epochs_that_are_drawn_as_a_whole_have_options(capsys):
         assert (code, err.count("\n")) == (2, 1)
         assert message in err
     assert "goes with --batches" in _run(capsys, "delta", "--sigma", "2", "--epsilon", "1", "--shuffled")[2]
+
+
+def test_users_and_mu_are_asked_for_in_one_line(capsys):
+    run = ["epsilon", "--sigma", "3", "--rate", "0.01", "--steps", "100", "--delta", "1e-5", "--records-per-user", "4"]
+    code, out, _ = _run(capsys, *run, "--gdp", "-q")
+    truth = jaxacct.epsilon(jaxacct.UserLevel(jaxacct.Gaussian(3.0), 0.01, 4), 1e-5, steps=100)
+    assert code == 0
+    upper, lower = (float(line.split()[2]) for line in out.splitlines()[:2])
+    assert lower <= truth.lower <= truth.upper <= upper <= 1.001 * lower
+    assert "at most 4" in out
+    assert "attained" in out
+    assert "mu <=" in out
+    code, out, _ = _run(capsys, *run, "--gdp", "--json", "-q")
+    answer = json.loads(out)
+    assert answer["records_per_user"] == 4
+    assert answer["gdp"]["mu"]["lower"] <= answer["gdp"]["mu"]["upper"]
+
+
+def test_group_privacy_says_so_and_has_the_lower_bound_of_one_record(capsys):
+    run = ["--mechanism", "skellam", "--mu", "400", "--records-per-user", "3", "-q"]
+    code, out, _ = _run(capsys, "delta", "--epsilon", "0.2", *run)
+    alone = jaxacct.delta(jaxacct.Skellam(400.0), 0.2)
+    assert code == 0
+    upper, lower = (float(line.split()[2]) for line in out.splitlines()[:2])
+    assert lower <= alone.lower < upper
+    assert "group privacy" in out
+    code, _, err = _run(capsys, "delta", "--epsilon", "0.2", *run, "--relation", "replace")
+    assert code == 2
+    assert "records-per-user" in err

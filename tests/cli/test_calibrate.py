@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import jaxacct
@@ -70,3 +71,41 @@ def test_where_to_look_may_be_said_and_a_single_step_too_many_is_named(capsys):
     assert (code, "--between LOW HIGH" in err) == (2, True)
     code, _, err = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--sigma", "0.5", "--seek", "steps")
     assert (code, "not even a single step" in err) == (2, True)
+
+
+def test_the_most_records_of_a_user_meet_the_target_and_one_more_fails(capsys):
+    given = ["--epsilon", "4", "--delta", "1e-5", "--sigma", "3", "--rate", "0.01", "--steps", "200"]
+    code, out, _ = _run(capsys, *given, "--seek", "records-per-user", "-q")
+    assert code == 0
+    most, refuted = (int(line.split()[2]) for line in out.splitlines()[:2])
+    assert refuted == most + 1
+    user = jaxacct.UserLevel(jaxacct.Gaussian(3.0), 0.01, np.array([most, refuted]))
+    assert (jaxacct.epsilon(user, 1e-5, steps=200).upper <= 4.0).tolist() == [True, False]
+    assert f"at most {most}" in out
+
+
+def test_noise_for_users_meets_the_target(capsys):
+    given = ["--epsilon", "2", "--delta", "1e-5", "--rate", "0.01", "--steps", "100", "--records-per-user", "3"]
+    code, out, _ = _run(capsys, *given, "--json", "-q")
+    answer = json.loads(out)
+    user = jaxacct.UserLevel(jaxacct.Gaussian(answer["sigma"]), 0.01, 3)
+    assert code == 0
+    assert jaxacct.delta(user, 2.0, steps=100).upper <= 1e-5
+    assert answer["sigma"] < 1.001 * answer["refuted_sigma"]
+    assert "attained" in answer["assumes"][-1]
+
+
+def test_groups_without_an_attained_curve_are_sent_elsewhere(capsys):
+    given = ["--epsilon", "3", "--delta", "1e-5", "--mechanism", "pure-dp", "--records-per-user", "3", "-q"]
+    code, _, err = _run(capsys, *given)
+    assert code == 2
+    assert "jaxacct epsilon" in err
+
+
+def test_noise_for_a_mu_needs_no_epsilon(capsys):
+    code, out, _ = _run(capsys, "--gdp", "1", "-q")
+    assert code == 0
+    assert float(out.split()[2]) == pytest.approx(1.0, rel=2e-3)
+    code, _, err = _run(capsys, "--gdp", "1", "--epsilon", "1", "-q")
+    assert code == 2
+    assert "--gdp" in err

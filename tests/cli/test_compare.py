@@ -33,7 +33,16 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
     assert code == 0
     assert set(rows) == {"fixed in advance", "zcdp", "gdp", "renyi", "approximate_gdp"}
     assert {name for name, row in rows.items() if row["kind"] != "proven"} == {"approximate_gdp"}
-    assert set(found["left_out"]) == {"pure_dp", "sampled_gaussian", "gdp_residue", "menu"}
+    assert set(found["left_out"]) == {
+        "pure_dp",
+        "sampled_gaussian",
+        "closed_form",
+        "approximate_gdp, true cost",
+        "gdp_residue",
+        "menu",
+        "renyi_any",
+        "approximate_dp",
+    }
     assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
     assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
     budget = filters.renyi(rows["renyi"]["epsilon"], 1e-5, order=filters.plan_order(WHOLE, 1e-5))
@@ -49,8 +58,11 @@ def test_the_thorough_filters_and_other_accountants_join(capsys):
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
     assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
-    assert exact["epsilon"] < rows["sampled_gaussian"]["epsilon"] < 1.02 * exact["epsilon"] < rows["renyi"]["epsilon"]
-    assert rows["menu"]["steps"] <= rows["sampled_gaussian"]["steps"] + 2 <= exact["steps"] + 2
+    assert exact["epsilon"] < rows["sampled_gaussian"]["epsilon"] < 1.05 * exact["epsilon"] < rows["renyi"]["epsilon"]
+    assert exact["epsilon"] < rows["closed_form"]["epsilon"] < 1.05 * exact["epsilon"]
+    costs = rows["approximate_gdp, true cost"]
+    assert rows["approximate_gdp"]["epsilon"] < costs["lower"] <= costs["epsilon"] < 1.01 * exact["epsilon"]
+    assert rows["menu"]["steps"] - 4 <= rows["sampled_gaussian"]["steps"] <= exact["steps"]
     assert rows["gdp_residue"]["steps"] <= exact["steps"]
     assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)
 
@@ -100,3 +112,18 @@ def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
     code, _, err = _run(capsys, "compare", "--sampling", "--sigma", "1", "--rate", "0.1", "--delta", "1e-6")
     assert code != 0
     assert "--records" in err
+
+
+def test_users_are_compared_where_their_curve_is_attained(capsys):
+    run = ["compare", "--sigma", "8", "--rate", "0.01", "--steps", "50", "--delta", "1e-5", "--records-per-user", "3"]
+    code, out, _ = _run(capsys, *run, "--json", "-q")
+    found = json.loads(out)
+    rows = {row["method"]: row for row in found["rows"]}
+    truth = jaxacct.epsilon(jaxacct.UserLevel(jaxacct.Gaussian(8.0), 0.01, 3), 1e-5, steps=50)
+    assert code == 0
+    assert rows["fixed in advance"]["epsilon"] == float(truth.upper)
+    assert rows["renyi"]["epsilon"] > truth.upper
+    assert "at most 3" in found["assumes"][-1]
+    code, _, err = _run(capsys, "compare", "--mechanism", "pure-dp", "--each-epsilon", "0.1", *run[-4:], "-q")
+    assert code != 0
+    assert "records-per-user" in err

@@ -71,6 +71,12 @@ def menu(scale: float = 1.0) -> Any:
     return filters.menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
 
 
+@functools.cache
+def closed_form(scale: float = 1.0) -> Any:
+    """One sampled Gaussian and quieter ones."""
+    return filters.closed_form(sigma=2.0, rate=0.1, epsilon=1.5 * scale, delta=1e-3)
+
+
 NATURAL = (Gaussian(10.0),)
 SYMMETRIC = LossGrid(0.02, -100, 201)
 
@@ -305,6 +311,17 @@ CASES = {
         accepts=lambda: [0, 1, PoissonSampled(Gaussian(3.0), 0.05), Composed([PoissonSampled(Gaussian(2.0), 0.1)], 2)],
         refuses=lambda: [-1, 2, Gaussian(4.0), PoissonSampled(Gaussian(np.float32(4.0)), 0.5)],
         rejects=lambda: [(law(STEP), "menu"), (0.5, "query must be")],
+    ),
+    "closed-form": Case(
+        closed_form,
+        lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
+        PoissonSampled(Gaussian(1.0), 0.1),
+        None,
+        batched=False,
+        heavy=True,
+        accepts=lambda: [PoissonSampled(Gaussian(9.0), 0.05), Composed([PoissonSampled(Gaussian(2.0), 0.1)], 2)],
+        refuses=lambda: [Gaussian(4.0), PoissonSampled(Gaussian(1.9), 0.1), PoissonSampled(Gaussian(2.5), 0.11)],
+        rejects=lambda: [(law(STEP), "query must be"), (0.5, "query must be")],
     ),
     "approximate-gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),

@@ -70,6 +70,6 @@ CASES = {
     "Shuffled": Case(lambda x: j.Shuffled(Gaussian(x), 5)),
     "Skellam": Case(lambda x: j.Skellam(4 * x)),
     "TruncatedPoisson": Case(lambda x: j.TruncatedPoisson(Gaussian(x), 0.1, 12, 50), REPLACED),
-    "UserLevel": Case(lambda x: j.UserLevel(Gaussian(x), 0.1, 3), REPLACED, certified=False, heavy=True),
+    "UserLevel": Case(lambda x: j.UserLevel(Gaussian(x), 0.1, 3), REPLACED, heavy=True),
     "ZeroConcentratedDP": Case(j.ZeroConcentratedDP, certified=False),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import Composed, Gaussian, Laplace, LossGrid, PoissonSampled, RandomizedResponse, filters
+from jaxacct import Composed, Gaussian, Laplace, LossGrid, PoissonSampled, RandomizedResponse, UserLevel, filters
 
 EPSILON, DELTA = 1.5, 1e-3
 NEVER = 2**31 - 1
@@ -41,19 +41,23 @@ def at(ledger, left):
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rate", "few"),
+    ("sigma", "rate", "few", "records"),
     [
-        ((0.8, 1.0), 0.15, ((0.83, 0.14), (0.89, 0.15), (0.97, 0.15))),
+        ((0.8, 1.0), 0.15, ((0.83, 0.14), (0.89, 0.15), (0.97, 0.15)), 1),
+        ((1.5, 1.7), 0.12, ((1.53, 0.112), (1.61, 0.12), (1.68, 0.12)), 3),
         # A table of half a minute.
-        pytest.param(*((0.8, 1.5), (0.15, 0.2), ((0.83, 0.19), (1.07, 0.2), (1.31, 0.177))), marks=pytest.mark.slow),
+        pytest.param(*((0.8, 1.5), (0.15, 0.2), ((0.83, 0.19), (1.07, 0.2), (1.31, 0.177)), 1), marks=pytest.mark.slow),
     ],
 )
-def test_no_adaptive_play_of_queries_between_the_grids_points_exceeds_the_promise(sigma, rate, few):
+def test_no_adaptive_play_of_queries_between_the_grids_points_exceeds_the_promise(sigma, rate, few, records):
     """The least curve above every adaptive play of three queries at their own prices, from below, on a lattice."""
-    box = filters.sampled_gaussian(sigma=sigma, rate=rate, epsilon=2.0, delta=3e-3)
+    box = filters.sampled_gaussian(sigma=sigma, rate=rate, records=records, epsilon=2.0, delta=3e-3)
+    users = [UserLevel(Gaussian(s), q, records) for s, q in few]
     few = [query(*x) for x in few]
     grid = LossGrid(0.02, -400, 801)
-    laws = [jaxacct.PLD.from_mechanism(one, "lower", relation="remove", grid=LossGrid(0.02, -150, 301)) for one in few]
+    laws = [
+        jaxacct.PLD.from_mechanism(one, "lower", relation="remove", grid=LossGrid(0.02, -150, 301)) for one in users
+    ]
 
     @functools.cache
     def worst(left):
@@ -73,6 +77,26 @@ def test_no_adaptive_play_of_queries_between_the_grids_points_exceeds_the_promis
     lower = np.interp(at_epsilon, grid.losses, found)
     assert (claimed >= 0.995 * lower).all()  # read between lattice points
     assert claimed[-1] < 2.5 * lower[-1]  # of some ten runs only whole ones count
+
+
+def test_a_box_for_users_counts_all_their_records_and_names_what_it_does_not_take():
+    ranges = {"sigma": (1.6, 1.9), "rate": 0.12, "epsilon": 2.0, "delta": 3e-3}
+    box = filters.sampled_gaussian(**ranges, records=3, extra=[Gaussian(25.0)])
+    assert "owns at most 3" in box.guarantee.statement
+    for sigma in (1.6, 1.7, 1.9):
+        user, steps = UserLevel(Gaussian(sigma), 0.12, 3), int(box.steps_left(query(sigma, 0.12)))
+        assert jaxacct.epsilon(user, 3e-3, steps=steps).upper <= 2.0
+        assert jaxacct.epsilon(user, 3e-3, steps=steps).upper > 0.85 * 2.0
+    louder = int(box.price(query(1.5, 0.13)))  # priced online, for the user as well
+    assert int(box.price(query(1.6, 0.12))) < louder < NEVER
+    # The entry is all records at once, the query each of them.
+    assert int(box.price(0)) < 0.2 * int(box.price(Gaussian(25.0)))
+    with pytest.raises(ValueError, match="records"):
+        box.update(Laplace(20.0), box.init())
+    with pytest.raises(ValueError, match="single records"):
+        filters.per_example(box, examples=10)
+    with pytest.raises(ValueError, match="records"):
+        filters.sampled_gaussian(**ranges, records=0)
 
 
 def test_a_constant_schedule_spends_nearly_all_of_epsilon_and_never_more(box):

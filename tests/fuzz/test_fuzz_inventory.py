@@ -37,6 +37,7 @@ CERTIFIED = "needs python-flint; tests/certificates/test_certificates.py asks wh
 EXCUSED = {
     "certify": CERTIFIED,
     "PrivateSelection": "tests/mechanisms/test_private_selection.py asks it for what makes no sense",
+    "group_of": "tests/accounting/test_group.py asks it for what makes no sense",
     "gdp_summary": "tests/accounting/test_gdp_summary.py asks it for what makes no sense",
     "without_callbacks": "takes nothing",
     **{f"reports.{name}": VERIFIED for name in ("read_statement", "statement", "verify")},

@@ -1,7 +1,9 @@
 """Few runs on rare samples, whose losses are tiny: sound and narrow down to a rate of 1e-9."""
 
 import jax
+import numpy as np
 import pytest
+import scipy.stats
 
 import jaxacct
 
@@ -37,11 +39,45 @@ def test_many_rare_runs_of_other_noise_are_narrow(mechanism):
     assert 0 < upper - lower <= 2e-3 * lower
 
 
+@pytest.mark.parametrize(("response", "rate", "steps"), [(1.0, 1e-7, 10**6), (1.0, 1e-7, 10**8), (4.0, 1e-6, 10**5)])
+def test_rare_responses_are_narrow_around_the_binomial_truth(response, rate, steps):
+    truthful = 1.0 / (1.0 + np.exp(-response))
+    up, down = (np.log1p(rate * np.expm1(loss)) for loss in (response, -response))
+    mass = rate * truthful + (1.0 - rate) * (1.0 - truthful)
+    mean, deviation = steps * mass, np.sqrt(steps * mass * (1.0 - mass))
+    count = np.arange(np.floor(mean - 12.0 * deviation), np.ceil(mean + 12.0 * deviation))
+    at = 5.0 * deviation * (up - down)
+    excess = -np.expm1(np.minimum(at - count * up - (steps - count) * down, 0.0))
+    truth = (scipy.stats.binom.pmf(count, steps, mass) * excess).sum()
+    query = jaxacct.PoissonSampled(jaxacct.RandomizedResponse(response), rate)
+    lower, upper = jaxacct.delta(query, at, steps=steps, relation="remove")
+    assert lower <= truth * (1.0 + 1e-6)
+    assert truth * (1.0 - 1e-6) <= upper
+    assert upper <= lower * (1.0 + 2e-4)
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_losses_of_rare_samples_are_rounded_by_their_size(relation):
+    """Of a millionth the losses are a millionth, and so is what a million of them are off by."""
+    for mechanism in (jaxacct.Laplace(1.0), jaxacct.RandomizedResponse(1.0), jaxacct.DiscreteLaplace(1.0)):
+        query = jaxacct.PoissonSampled(mechanism, 1e-6)
+        lower, upper = jaxacct.epsilon(query, [1e-6, 1e-10], steps=10**6, relation=relation)
+        assert np.all((lower > 0) & (upper <= lower * (1.0 + 2e-6)))
+
+
 @pytest.mark.parametrize("delta", [1e-290, 1e-300, 1e-303])
 def test_the_smallest_deltas_have_narrow_bounds(delta):
     for mechanism, steps in ((jaxacct.PoissonSampled(jaxacct.Gaussian(100.0), 0.01), 1000), (jaxacct.Laplace(5.0), 30)):
         lower, upper = jaxacct.epsilon(mechanism, delta, steps=steps)
         assert 0 < lower <= upper <= 1.001 * lower
+
+
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+@pytest.mark.parametrize("delta", [1e-304, 1e-305, 1e-307])
+@pytest.mark.parametrize(("sigma", "rate"), [(100.0, 0.01), (1.0, 0.01), (1.0, 1e-3)])
+def test_deltas_next_to_underflow_have_epsilons_within_a_fifth(sigma, rate, delta):
+    lower, upper = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate), delta, steps=1000)
+    assert 0 < lower <= upper <= 1.2 * lower
 
 
 @pytest.mark.parametrize(

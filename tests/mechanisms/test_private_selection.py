@@ -30,7 +30,11 @@ def worst_order(count, p, q, epsilon):
         {"mean": 3.0, "shape": math.inf},
         {"mean": 5.0, "shape": 0.0},
         {"mean": 4.0, "shape": 2.5},
+        {"mean": 2.0, "shape": 1.0},
+        {"mean": 6.0, "shape": 40.0},
         {"probabilities": [0.1, 0.2, 0.0, 0.7]},
+        {"probabilities": [0.1296, 0.3456, 0.3456, 0.1536, 0.0256]},  # binomial
+        {"probabilities": [0.0, 0.0, 0.0, 1.0]},
     ],
     ids=str,
 )
@@ -54,6 +58,28 @@ def test_bounds_of_dp_sgd_are_close_and_far_below_those_of_renyi_divergences():
     found = jaxacct.epsilon(PrivateSelection(DP_SGD, 10.0, shapes), 1e-5)
     assert np.all(found.upper <= 1.003 * found.lower)
     assert np.all(found.upper < 0.78 * renyi)
+
+
+def test_infinite_losses_cost_as_often_as_they_occur_in_all_runs():
+    shapes = np.array([0.0, 1.0, math.inf])
+    found = jaxacct.delta(PrivateSelection(jaxacct.ApproximateDP(0.1, 1e-3), 10.0, shapes), 1.0)
+    some = [1.0 - float(one.generating(0.999)) for one in PrivateSelection(Gaussian(1.0), 10.0, shapes).counts()]
+    assert np.all(found.upper >= some)  # that some run has one; ten times 0.001 at most
+    assert np.all(found.upper <= 0.0101)
+
+
+def test_bounded_losses_have_both_bounds_and_end():
+    shapes = np.array([0.0, 1.0, math.inf])
+    found = jaxacct.epsilon(PrivateSelection(jaxacct.PureDP(0.1), 10.0, shapes), 1e-5)
+    assert np.all(found.lower > 0.95 * found.upper)
+    assert found.upper[0] <= 0.2
+    assert found.upper[1] <= 0.3  # pure for shape eta: 2 + eta times (Papernot, Steinke 2022)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-8])
+def test_lower_bounds_are_close_at_the_delta_they_are_made_for(delta):
+    found = jaxacct.epsilon(PrivateSelection(DP_SGD, np.array([3.0, 10.0]), 1.0, at_delta=delta), delta)
+    assert np.all(found.upper <= 1.01 * found.lower)
 
 
 def test_one_sure_run_costs_what_the_mechanism_costs():

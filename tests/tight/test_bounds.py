@@ -78,13 +78,16 @@ NARROW = {
 }
 
 
+WIDER = {"Laplace, 10": 1e-5}  # of delta: 97 % of it are one atom's, whose transform does not decay
+
+
 @pytest.mark.parametrize("name", NARROW)
-def test_bounds_are_about_a_millionth_wide(name):
+def test_bounds_are_a_millionth_wide(name):
     mechanism, runs = NARROW[name]
     lower, upper = epsilon(mechanism, np.array([1e-5, 1e-9, 1e-12]), steps=runs)
-    assert (upper <= lower * (1 + 2e-6)).all(), upper / lower - 1
+    assert (upper <= lower * (1 + 1e-6)).all(), upper / lower - 1
     lower, upper = delta(mechanism, upper[0], steps=runs)
-    assert upper <= lower * (1 + 1e-5)
+    assert upper <= lower * (1 + WIDER.get(name, 1e-6))
 
 
 def test_known_answers():

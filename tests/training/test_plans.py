@@ -27,6 +27,9 @@ def calibrated(epsilon, delta, steps, rate):
         pytest.param((25.0, 1e-5, 1000, 0.01), marks=slow),
         pytest.param((40.0, 1e-5, 100, 0.1), marks=slow),
         pytest.param((100.0, 1e-5, 100, 1.0), marks=slow),
+        pytest.param((50.0, 1e-5, 1000, 0.01), marks=slow),
+        pytest.param((100.0, 1e-5, 1000, 0.01), marks=slow),
+        pytest.param((70.0, 1e-5, 300, 0.1), marks=slow),
     ],
 )
 def test_a_plan_is_near_the_noise_that_a_schedule_fixed_in_advance_takes(target):
@@ -45,6 +48,7 @@ def test_where_no_table_holds_the_target_the_plan_says_which_filter_does_and_wha
     assert "more noise" in plan.note
     assert plan.filter.guarantee.is_bound
     assert float(plan.filter.guarantee.epsilon(1e-5)) <= 50.0
+    assert plan.schedule.planned[0][0] < 1.2 * calibrated(50.0, 1e-5, 10, 0.1)
 
 
 def test_an_asymptotic_plan_says_what_it_spends():

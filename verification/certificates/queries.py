@@ -226,6 +226,13 @@ def _random_allocation(rng: Any, edge: bool) -> Drawn:
     return Drawn(m.RandomAllocation(inner, batches), 1, [])
 
 
+def _user_level(rng: Any, edge: bool) -> Drawn:
+    records = int(rng.choice([1, 2, 33, 300] if edge else [1, 3, 10]))
+    rate = float(rng.choice([1e-10, 1e-3, 0.1, 1.0])) if edge else _log(rng, 1e-3, 0.5)
+    sigma = _log(rng, 0.3, 50) if edge else _log(rng, 1, 10)
+    return Drawn(m.UserLevel(m.Gaussian(sigma), rate, records), _few(rng), [], _PLAIN)
+
+
 def _shuffled(rng: Any, edge: bool) -> Drawn:
     inner = (_gaussian, _laplace, _response)[rng.integers(3)](rng, edge)
     mechanism = m.Shuffled(inner.mechanism, int(rng.choice([1, 4, 100])))
@@ -236,6 +243,7 @@ _BUILDERS: tuple[Callable[[Any, bool], Drawn], ...] = (
     _gaussian, _sampled_gaussian, _sampled_gaussian, _mixture, _sampled_mixture, _laplace, _sampled_laplace, _response,
     _sampled_response, _approximate, _tables, _discrete_laplace, _discrete_gaussian, _skellam, _sampled_discrete,
     _two_kinds, _truncated, _without_replacement, _with_replacement, _random_allocation, _shuffled,
+    _user_level,
 )  # fmt: skip
 FAMILIES = tuple(dict.fromkeys(one.__name__[1:] for one in _BUILDERS))
 

@@ -176,6 +176,19 @@ def cut_pair(sigma, rate, largest):
     return directions(mean)
 
 
+def users(rng):
+    sigma, rate, records = log_uniform(rng, 0.3, 20), log_uniform(rng, 1e-3, 1), int(log_uniform(rng, 1, 200))
+    return {"sigma": sigma, "rate": rate, "records": records}, rate * records / sigma + 0.05
+
+
+def users_truth(sigma, rate, records):
+    """sum_j Bin(records, rate)(j) N(j) against N(0); numbers of records rarer than 1e-60 are left out."""
+    q = mpf(rate)
+    weights = [mpmath.binomial(records, j) * q**j * (1 - q) ** (records - j) for j in range(records + 1)]
+    kept = [j for j, weight in enumerate(weights) if weight > mpf("1e-60")]
+    return directions(lambda way: truths.mixture(sigma, kept, [float(weights[j]) for j in kept], way))
+
+
 def kind(draw, truth, made, **given):
     return Kind(draw, truth, made, **{"tolerance": SUM, "relations": _SIDES, "size": 96, "ways": ("",)} | given)
 
@@ -187,6 +200,9 @@ SAMPLES = {
     "SampledWithReplacement, once": kind(
         fixed, with_truth, lambda sigma, size: m.SampledWithReplacement(m.Gaussian(sigma), size, _RECORDS),
         tolerance=1e-12,
+    ),
+    "UserLevel, once": kind(
+        users, users_truth, lambda sigma, rate, records: m.UserLevel(m.Gaussian(sigma), rate, records), tolerance=1e-10,
     ),
     "PoissonSampled Gaussian, replaced, once": kind(
         poisson, antipodal_truth, lambda sigma, rate: m.PoissonSampled(m.Gaussian(sigma), rate), relations=("replace",)

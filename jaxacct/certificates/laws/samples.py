@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -35,6 +36,7 @@ from jaxacct.mechanisms.parameters import LEAST_RATE
 from jaxacct.mechanisms.samples.cut_cells import share_moved
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
+_WRITTEN = 32  # records of a user whose probabilities are written as exact numbers
 
 
 def merged(laws: list[Step], steps: int) -> list[Step]:
@@ -137,11 +139,27 @@ def _with_replacement(mechanism: m.SampledWithReplacement, change: str, laws: li
     square = _gaussian_square(mechanism, laws)
     if not square:
         return []
-    weights, lost = draws(int(number("batch", mechanism.batch)), int(number("records", mechanism.records)))
+    weights, lost = draws(int(number("batch", mechanism.batch)), 1 / number("records", mechanism.records))
     if change == "replace":
         half = DrawsHalf(square, weights, lost)
         return [(Joined(half, half), 1)]
     return [(Mixture(tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
+
+
+def _user(mechanism: m.UserLevel, change: str, laws: list[Step]) -> list[Step]:
+    square = _gaussian_square(mechanism, laws)
+    rate, records = number("rate", mechanism.rate), int(number("records", mechanism.records))
+    if rate == 1:
+        return [(Normal((4 if change == "replace" else 1) * records**2 * square), 1)]
+    if records > _WRITTEN:
+        if change == "replace":
+            raise ValueError(f"UserLevel has certificates under 'replace' for up to {_WRITTEN} records, got {records}")
+        weights, lost = draws(records, rate)
+        return [(Mixture(tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
+    parts = tuple(
+        (math.comb(records, j) * rate**j * (1 - rate) ** (records - j), j * j * square) for j in range(records + 1)
+    )
+    return [(Mixture(parts, parts) if change == "replace" else Mixture(parts), 1)]
 
 
 def _truncated(mechanism: m.TruncatedPoisson, change: str, laws: list[Step]) -> list[Step]:
@@ -204,5 +222,6 @@ SAMPLES: dict[type[Mechanism], Callable[[Any, str, list[Step]], list[Step]]] = {
     m.SampledWithoutReplacement: _without_replacement,
     m.Shuffled: _shuffled,
     m.TruncatedPoisson: _truncated,
+    m.UserLevel: _user,
 }
 """Of a mechanism on samples, the change, and the laws of what runs on them with the record or without: the laws."""

@@ -91,15 +91,15 @@ def _sums(cut: Cut, bits: int) -> tuple[arb, arb, arb]:
     return often, shared, last
 
 
-def draws(batch: int, records: int) -> tuple[tuple[Fraction, ...], Fraction]:
-    """Probabilities of 0, 1, ... draws of one record, and a bound on that of all others.
+def draws(batch: int, chance: Fraction) -> tuple[tuple[Fraction, ...], Fraction]:
+    """Probabilities of 0, 1, ... of ``batch`` draws that hit with ``chance`` < 1, and a bound on that of all others.
 
     They are rational numbers of denominators too long to write; the ones here are below them by 2^-160 of each at most,
     which the bound holds as well.
     """
     with ctx.workprec(_BITS + 64):
-        odds = ball(Fraction(1, records - 1))
-        term, found, missing = (batch * ball(Fraction(records - 1, records)).log()).exp(), [], Fraction(1)
+        odds = ball(chance / (1 - chance))
+        term, found, missing = (batch * ball(1 - chance).log()).exp(), [], Fraction(1)
         for j in range(min(batch, _MOST_DRAWS) + 1):
             mantissa, exponent = term.lower().man_exp()
             shift = max(0, int(mantissa).bit_length() - _BITS)

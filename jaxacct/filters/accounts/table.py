@@ -122,6 +122,8 @@ def of_table(filter: TableFilter, examples: int) -> TablePerExampleFilter:
     Raises:
         ValueError: a box of which nothing fits into a whole budget at the prices of accounts.
     """
+    if filter.records > 1:
+        raise ValueError(f"filter must be one for single records, got one for {filter.records} records of a user")
     if filter.fixed:
         nothing = np.zeros((0, 0, _LEVELS), np.int32)
         return TablePerExampleFilter(filter, nothing, nothing, examples, _rows_for(filter.noise))

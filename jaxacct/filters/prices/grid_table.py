@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.prices.family import UNITS, Family
-from jaxacct.filters.prices.kernels import atoms_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import atoms_of
 from jaxacct.filters.prices.lines import NEVER, kernel_next_to, price_lines
 from jaxacct.filters.prices.packed import least_of, packed
 from jaxacct.filters.prices.references import Fineness, chosen_families
+from jaxacct.filters.queries import charged_as
 from jaxacct.mechanisms.base import Mechanism
 
 DEAR = 2**31 - 1
@@ -32,12 +33,12 @@ _RARE = Fineness(50.0, 0.004, 0.03, 0.03, 0.002)  # the same at a small rate, wh
 _WIDE = Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
 _SMALL_RATE = 0.003
 _FAR = 1.3  # between the ends of a range
-_HAIR = 2.0**-45
 
 
 def box_tables(
     sigma: tuple[float, float],
     rate: tuple[float, float],
+    records: int,
     epsilon: float,
     delta: float,
     extra: Sequence[Mechanism],
@@ -54,12 +55,12 @@ def box_tables(
         fine = _RARE
     if rate[0] == rate[1] and sigma[1] < _FAR * sigma[0]:
         fine = _SMALL
-    sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
+    sigmas, rates = grid_of(sigma, fine.sigma), grid_of(rate, fine.rate)
     total = sigmas.size * rates.size + len(extra)
     before = max(total // 4, 8)  # the families take about that long
     told = lambda done, of: report(int(before * done / of), before + total)  # noqa: E731
     chosen = functools.partial(
-        chosen_families, *(sigma, rate, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE), told
+        chosen_families, *(sigma, rate, records, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE), told
     )
     families, lost = chosen([]), []
     for one in extra:
@@ -69,27 +70,23 @@ def box_tables(
         families = chosen(lost)
     work = before + total * len(families)
     return [
-        _table(family, sigmas, rates, extra, lambda done, start=before + i * total: report(start + done, work))
+        _table(family, sigmas, rates, records, extra, lambda done, start=before + i * total: report(start + done, work))
         for i, family in enumerate(families)
     ]
 
 
 def _table(
-    family: Family, sigmas: np.ndarray, rates: np.ndarray, extra: Sequence[Mechanism], report: Callable[[int], object]
+    family: Family,
+    sigmas: np.ndarray,
+    rates: np.ndarray,
+    records: int,
+    extra: Sequence[Mechanism],
+    report: Callable[[int], object],
 ) -> dict[str, np.ndarray]:
     """The prices of one family, and what it is read back from."""
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
-    first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
-    straight = np.zeros(first.shape, bool)
-    done = 0
-    for i, s in enumerate(sigmas):
-        atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
-        for k, q in enumerate(rates):
-            kernel = kernel_next_to(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
-            first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
-            done += 1
-            report(done)
-    bent = _bent(first, second, straight, family)
+    bent = corner_prices(family, sigmas, rates, count, report, records)
+    done = sigmas.size * rates.size
     extra_lines = np.full((2, len(extra), count), DEAR, np.int32)
     for i, query in enumerate(extra):
         extra_lines[:, i] = lines_in_units(query, family)
@@ -107,7 +104,7 @@ def _table(
         "sigmas": sigmas,
         "rates": rates,
         "nodes": np.rint(family.nodes * UNITS).astype(np.int64),
-        "prices": _units(np.stack(bent)),
+        "prices": _units(bent),
         "extra": extra_lines,
         "promised": inflated(promised, 2.0**-40),
         "support": support.astype(np.int32),
@@ -118,6 +115,30 @@ def _table(
         "spacing": np.array(family.grid.spacing),
         "lowest": np.array(family.grid.lowest),
     }
+
+
+def corner_prices(
+    family: Family,
+    sigmas: np.ndarray,
+    rates: np.ndarray,
+    count: int,
+    report: Callable[[int], object],
+    records: int = 1,
+) -> np.ndarray:
+    """Prices at both ends of the first ``count`` intervals, shape (2, sigmas, rates, count).
+
+    Between the corners of the grid the mean price of a cell's corners, with the weights of docs/theorems/prices.md,
+    lemma 1, is certified.
+    """
+    first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
+    straight = np.zeros(first.shape, bool)
+    for i, s in enumerate(sigmas):
+        for k, q in enumerate(rates):
+            atoms = atoms_of(charged_as(float(s), float(q), records), family.grid)
+            kernel = kernel_next_to(atoms, family)
+            first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
+            report(i * rates.size + k + 1)
+    return np.stack(_bent(first, second, straight, family))
 
 
 def within(support: np.ndarray, size: int) -> np.ndarray:
@@ -133,7 +154,7 @@ def lines_in_units(query: Mechanism, family: Family) -> np.ndarray:
     return _units(lines[:, : np.searchsorted(family.nodes, 1.0)])
 
 
-def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
+def grid_of(ends: tuple[float, float], step: float) -> np.ndarray:
     """Numbers from the first to the second, evenly spaced in logarithm; one where they agree."""
     low, high = ends
     if low == high:

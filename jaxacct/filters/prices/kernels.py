@@ -11,21 +11,24 @@ of its curve.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtr
 
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
+_RARE = 1e-25  # probability of so many records of a user in one sample that they count as an infinite loss
+_FARTHEST = 600.0  # loss from which one run's counts as infinite
+_ROUNDED = 2.0**-40  # relative, of the difference of two probabilities of one cell of outputs
 ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most
 
 
@@ -87,11 +90,40 @@ def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
         if isinstance(query, PoissonSampled):
             atoms = sampled(atoms, min(inflated(float(query.rate), _HAIR), 1.0))  # pyright: ignore[reportArgumentType]
         return atoms
+    if isinstance(query, UserLevel):
+        return _atoms_of_user(query)
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
     masses, losses = np.asarray(law.masses), fine.losses
     masses, losses = masses[masses > 0], losses[masses > 0]
     return Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
+
+
+def _atoms_of_user(query: UserLevel) -> Ratios:
+    noise: Any = query.mechanism._gaussian_noise()
+    sigma, rate = deflated(float(noise), _HAIR), min(inflated(float(query.rate), _HAIR), 1.0)  # pyright: ignore[reportArgumentType]
+    _, *drawn = UserLevel(Gaussian(sigma), rate, query.records)._mixture(True)._parts()
+    numbers, weights = (np.array([float(x) for x in one]) for one in drawn)
+    rare = np.cumsum(weights[::-1])[::-1] < _RARE
+    some = ~rare & (numbers > 0)
+    moves, weights, infinite = numbers[some] / sigma, weights[some], float(weights[rare].sum())
+    reach = math.ceil(_REACH / _FINEST), math.ceil((_REACH + moves[-1]) / _FINEST)
+    z = np.append(-np.inf, _FINEST * np.arange(-reach[0], reach[1] + 1))
+    losses = moves * z[:, None] - 0.5 * moves**2
+    z, losses = (x[losses.max(-1) < _FARTHEST] for x in (z, losses))
+    # The outputs of a cell count as its two ends, so that both probabilities stay what they are.
+    masses, theirs = _differences(z), _differences(z[:, None] - moves)
+    ratios = np.exp(losses)
+    start, rise = ratios[:-1] * masses[:, None], np.diff(ratios @ weights)
+    upper = ((theirs - start + _ROUNDED * (theirs + start)) @ weights) / rise
+    found = np.append(0.0, upper) + np.append(np.maximum(masses - upper, 0.0), 0.0)
+    infinite += float(ndtr(moves - z[-1]) @ weights) + (1.0 - float(weights.sum())) * float(ndtr(-z[-1]))
+    return Ratios(np.expm1(losses) @ weights, inflated(found, 2.0**-44), inflated(infinite, 2.0**-44))
+
+
+def _differences(z: np.ndarray) -> np.ndarray:
+    """Normal probabilities between neighbours along the first axis, from the smaller tails."""
+    return np.where(z[1:] > 0, -np.diff(ndtr(-z), axis=0), np.diff(ndtr(z), axis=0))
 
 
 def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,13 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, erf, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.host import hosted
 from jaxacct._numerics.manual_axes import scan, while_loop
 from jaxacct.filters import amounts
 from jaxacct.filters.prices.family import Family
 from jaxacct.filters.prices.grid_table import DEAR, lines_in_units
-from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
+from jaxacct.filters.queries import as_sampled_gaussian, charged_as, parts_of, position_of
 from jaxacct.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
@@ -55,15 +54,16 @@ def parts_in(table: TableFilter, query: object, alone: bool) -> list[Part]:
             inside = gaussian is not None and (online is None or _on_axes(table, *gaussian))
         if inside:
             found.append((gaussian, runs))
-        elif online is not None and isinstance(part, Mechanism):
-            leaves, structure = jax.tree.flatten(part)
+        elif online is not None and isinstance(part, Mechanism) and (table.records == 1 or gaussian is not None):
+            asked = part if gaussian is None else charged_as(float(gaussian[0]), float(gaussian[1]), table.records)
+            leaves, structure = jax.tree.flatten(asked)
             own = _online_lines(online, structure, *(np.asarray(x).item() for x in leaves))
             found.append((own if gaussian is None else (*_nearest(table, *gaussian), own), runs))
         else:
             raise ValueError(
                 "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of an "
                 f"entry, got {type(part).__name__} (others are priced outside of jit, by sampled_gaussian and by menu "
-                "with online=True; a ledger takes them as entries: extra= or mechanisms)"
+                "with online=True, for single records; a ledger takes them as entries: extra= or mechanisms)"
             )
     return found
 
@@ -111,10 +111,15 @@ def corners_of(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, li
     row = xp.clip(_below(xp, sigmas, noise, True), 0, max(sigmas.shape[0] - 2, 0))
     column = xp.clip(_below(xp, rates, rate, False), 0, max(rates.shape[0] - 2, 0))
     next_row, next_column = (xp.minimum(at + 1, x.shape[0] - 1) for at, x in ((row, sigmas), (column, rates)))
-    here, low, high = (erf(math.sqrt(0.125) / x) for x in (noise, sigmas[row], sigmas[next_row]))
-    dearer = _weight(xp, here - high, low - high)
+    # Lemma 1: the derivative of a curve in 1 / sigma, over exp(-pace / sigma), rises between two corners.
+    most = (table.records - 1) * table.records + 1.0
+    pace = (most if table.records == 1 else most / 0.75) / (4.0 * sigmas[row])
+    here, whole = (pace * (1.0 / sigmas[next_row] - 1.0 / x) for x in (noise, sigmas[row]))
+    dearer = _share(xp, here, whole)
     dearer = xp.where(noise >= sigmas[-1], 0.0, dearer) if sigmas.shape[0] > 1 else xp.ones_like(dearer)
-    oftener = _weight(xp, rate - rates[column], rates[next_column] - rates[column])
+    # By how likely the sample holds a record of the user.
+    here, whole = (table.records * (xp.log1p(-x) - xp.log1p(-rates[column])) for x in (rate, rates[next_column]))
+    oftener = _share(xp, here, whole)
     oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.ones_like(oftener)
     corners = [
         (by_noise * by_rate, i, k)
@@ -130,8 +135,9 @@ def _below(xp: ModuleType, rising: Array, value: Array, right: bool) -> Array:
     return less.sum(-1) - 1
 
 
-def _weight(xp: ModuleType, part: Array, whole: Array) -> Array:
-    return xp.clip(part / xp.where(whole > 0, whole, 1.0) + 1e-9, 0.0, 1.0)
+def _share(xp: ModuleType, part: Array, whole: Array) -> Array:
+    """(1 - exp(part)) / (1 - exp(whole)) of numbers <= 0, rounded up."""
+    return xp.clip(xp.expm1(part) / xp.where(whole < 0, xp.expm1(whole), -1.0) + 1e-9, 0.0, 1.0)
 
 
 def _cheapest(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, Array]:

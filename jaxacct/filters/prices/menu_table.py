@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -66,6 +66,7 @@ class _Rows(NamedTuple):
     share: Array  # (queries,): t_m
     left: Array  # (above,): values before the first point, over the first
     right: Array  # (below,): values after the last point, over the last
+    floors: Array  # (levels, size): what U / sqrt(gamma) is at least; or none
 
 
 class _Carry(NamedTuple):
@@ -106,6 +107,64 @@ def budget_table(
         keep: whether to return the curves of all nodes, 8 bytes a node and point.
         whole: whether U is a staircase; prices are whole numbers of nodes then.
     """
+    root = _root(laws)
+    # The first node is perfect privacy, at every budget below the cheapest price.
+    before, count = np.zeros(laws.grid.size), 0
+    kept = [np.zeros((1, laws.grid.size))]
+    for found in node_curves(laws, prices, node, whole):
+        if keep:
+            kept.append(found)
+        curves = np.concatenate([before[None], found * root])
+        if met(curves[-1]) and (count + _CHUNK) * node < most:
+            before, count = curves[-1], count + _CHUNK
+            if progress is not None:
+                progress(count)
+            continue
+        last = _CHUNK if met(curves[-1]) else _last(curves.__getitem__, met, _CHUNK)
+        upper = curves[min(last + 1, _CHUNK)]
+        inside = functools.partial(_between, curves[last], curves[last] if whole else upper, node)
+        units = 0 if last == _CHUNK else _last(inside, met, node)
+        if progress is not None:
+            progress(count + last)
+        # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
+        nodes = np.concatenate(kept)[: count + last + 2] if keep else None
+        return Table(inside(units), min((count + last) * node + units, most), nodes)
+    raise ArithmeticError("there is always another node")
+
+
+@in_float64
+def curve_of_budget(
+    laws: MenuLaws, prices: np.ndarray, node: int, budget: int, whole: bool, floors: np.ndarray | None
+) -> np.ndarray:
+    """The certified curve (excess at lattice points) of a whole budget of at least a node; see `node_curves`."""
+    at, units = divmod(budget, node)
+    before = np.zeros(laws.grid.size) if floors is None else floors[0]
+    for found in node_curves(laws, prices, node, whole, floors):
+        curves = np.concatenate([before[None], found])
+        if at < _CHUNK:
+            upper = curves[at] if whole else curves[at + 1]
+            return _between(curves[at] * _root(laws), upper * _root(laws), node, units)
+        before, at = found[-1], at - _CHUNK
+    raise ArithmeticError("there is always another node")
+
+
+def _root(laws: MenuLaws) -> np.ndarray:
+    """sqrt(gamma) at the points of the lattice, rounded up."""
+    return np.exp(0.5 * laws.grid.losses) * _up(laws)
+
+
+def _up(laws: MenuLaws) -> float:
+    return 1.0 + 16 * UNIT * (4.0 + np.abs(laws.grid.losses).max())
+
+
+def node_curves(
+    laws: MenuLaws, prices: np.ndarray, node: int, whole: bool = False, floors: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
+    """U / sqrt(gamma) at nodes 1, 2, ..., ``_CHUNK`` of them at a time, shape ``(_CHUNK, grid.size)``, without end.
+
+    Arguments as of `budget_table`. ``floors``, shape ``(levels, grid.size)``, is what U must not be below at nodes 0 to
+    ``levels - 1`` and, with the last row, after them. It takes the place of the ramps.
+    """
     size, pad = laws.grid.size, laws.below + laws.above
     n = 1 << (size + pad - 1).bit_length()
     nodes, share = prices_in_nodes(prices, node)
@@ -113,8 +172,7 @@ def budget_table(
         raise ValueError(f"prices must be above {node}, the distance of nodes, got {prices.min()}")
     if whole and (share < 1.0).any():
         raise ValueError(f"prices must be whole numbers of nodes of {node} units, got {prices.tolist()}")
-    spacing, losses = laws.grid.spacing, laws.grid.losses
-    up = 1.0 + 16 * UNIT * (4.0 + np.abs(losses).max())
+    spacing, losses, up = laws.grid.spacing, laws.grid.losses, _up(laws)
     offsets = np.arange(-laws.below, laws.above + 1)
     masses = laws.masses * np.exp(-0.5 * spacing * offsets) * up
     kernels = np.zeros((len(prices), n))
@@ -130,8 +188,8 @@ def budget_table(
         share,
         np.exp(-0.5 * spacing * np.arange(laws.above, 0, -1)) * up,
         np.exp(-0.5 * spacing * np.arange(1, laws.below + 1)) * up,
+        np.zeros((0, size)) if floors is None else floors,
     ]
-    root = np.exp(0.5 * losses) * up
     depth = int(nodes.max())
     if depth * (n // 2 + 1) * 16 > _MOST_BYTES:
         raise ValueError(
@@ -141,35 +199,16 @@ def budget_table(
         )
     empty: list[np.ndarray | np.generic] = [
         np.int32(0),
-        np.zeros(size),
+        np.zeros(size) if floors is None else floors[0],
         np.zeros((depth, n // 2 + 1), np.complex128),
         np.zeros(depth),
         np.full((len(prices), size), -np.inf),
         np.zeros((2, size)),
     ]
     rows, carry = _Rows(*on_device(fixed)), _Carry(*on_device(empty))
-    # The first node is perfect privacy, at every budget below the cheapest price.
-    before, count = np.zeros(size), 0
-    kept = [np.zeros((1, size))]
     while True:
         carry, found = _levels(carry, rows, n, whole)
-        if keep:
-            kept.append(np.asarray(found))
-        curves = np.concatenate([before[None], np.asarray(found) * root])
-        if met(curves[-1]) and (count + _CHUNK) * node < most:
-            before, count = curves[-1], count + _CHUNK
-            if progress is not None:
-                progress(count)
-            continue
-        last = _CHUNK if met(curves[-1]) else _last(curves.__getitem__, met, _CHUNK)
-        upper = curves[min(last + 1, _CHUNK)]
-        inside = functools.partial(_between, curves[last], curves[last] if whole else upper, node)
-        units = 0 if last == _CHUNK else _last(inside, met, node)
-        if progress is not None:
-            progress(count + last)
-        # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
-        nodes = np.concatenate(kept)[: count + last + 2] if keep else None
-        return Table(inside(units), min((count + last) * node + units, most), nodes)
+        yield np.asarray(found)
 
 
 def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool], end: int) -> int:
@@ -216,6 +255,9 @@ def _levels(carry: _Carry, rows: _Rows, n: int, whole: bool) -> tuple[_Carry, Ar
         ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * _SMOOTHING / (1.0 - _SMOOTHING)))
         if whole:
             ramp, ahead = c.curve[None], -jnp.inf
+        if rows.floors.shape[0]:
+            ramp = rows.floors[jnp.minimum(c.level + 1, rows.floors.shape[0] - 1)][None]
+            ahead = jnp.maximum(ahead, ramp)
         asked = jnp.maximum(jnp.where(known, jnp.maximum(at_node, inside), ramp), ahead)
         # No clip at the largest excess there is, min(gamma, 1): that is not affine. It is for the reader of the end.
         curve = inflated(jnp.maximum(asked.max(0), 0.0), 8 * UNIT)

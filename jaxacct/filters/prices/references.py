@@ -16,14 +16,16 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct.filters.prices.family import Family, circular, delta_at, family_of, kinks_of, least_cells, padded
-from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.prices.kernels import Ratios, atoms_of, excess_of
 from jaxacct.filters.prices.laws import gaussian_of, menu_laws
 from jaxacct.filters.prices.lines import runs_of
+from jaxacct.filters.queries import charged_as
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms import Gaussian
 from jaxacct.mechanisms.base import Mechanism
 
 _BUDGETS = 2500  # of the worst case of references
+_MANY_BUDGETS = 5000  # of references whose prices are given: nothing else is chosen
 _FEW_BUDGETS = 600  # of a trial
 _POINTS = 4096
 _LEAST_POINTS = 1024
@@ -57,6 +59,7 @@ class Fineness(NamedTuple):
 def chosen_families(
     sigma: tuple[float, float],
     rate: tuple[float, float],
+    records: int,
     epsilon: float,
     delta: float,
     fine: Fineness,
@@ -75,51 +78,24 @@ def chosen_families(
     families. ``report`` is called with the trials done and their number. ``others`` are followed beside the queries of
     the box, at a price at which they run as often as they do alone: each whole run of a few fits.
     """
-    width = gaussian_of(epsilon, delta) / fine.small
     spared = max(fine.spared, _SPARED) if others else fine.spared
     low_noise, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(low_noise)
-    asked = [PoissonSampled(Gaussian(s), q) for s, q in low_noise + tried] + [Gaussian(1.0 / width), *others]
-    try:
-        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
-    except ValueError as refused:
-        raise ValueError(
-            f"sigma must be larger, or rate smaller, got {sigma[0]:.6g} and {rate[1]:.6g}: one such query misses "
-            f"epsilon {epsilon:g} at delta {delta:g}"
-        ) from refused
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in low_noise + tried]
-    atoms += [gaussian_atoms(width), *(atoms_of(one, laws.grid) for one in others)]
-    runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
-    last = len(runs) - len(others)  # of the box and G
-    runs[last:] = np.maximum(runs[last:], np.maximum(np.floor(runs[last:] + 1e-6), 1.0) / _WHOLE)
-    cells = max(_CELLS, least_cells(epsilon, spared * delta))
-    spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
-    spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
-    lowest = math.floor(laws.grid.losses[0] / spacing)
-    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    # Laws of further queries are rounded as they are where they are priced.
-    used = [*atoms[:count], atoms[last - 1], *(atoms_of(one, grid) for one in others)]
-    alone = np.append(runs[:count], runs[last - 1 :])
-    ones = [excess_of(one, spacing, grid.size) for one in used]
-    dearer, powers = _dearer_on(grid, used, _FINER), _NEXT ** np.arange(count)
+    lattice = _lattice(low_noise, tried, others, epsilon, delta, fine._replace(spared=spared), records)
+    powers = _NEXT ** np.arange(count)
 
     def made(budgets: int, factor: float, gaussian: float, grade: float) -> Family:
-        prices = dearer * budgets / alone
-        times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
-        singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
-        asked = prices * times * np.concatenate([factor**powers, [gaussian], np.ones(len(others))])
-        enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
-        curves = worst_curves(singles, asked, alone >= _FEW, grid, enough)
-        return family_of(curves, grid, width, epsilon, delta, grade, spared)
+        dearer = np.concatenate([factor**powers, [gaussian], np.ones(len(others))])
+        return _family(lattice, 1.0 / lattice.alone, dearer, budgets, grade)
 
     def gains(family: Family) -> np.ndarray:
         """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
         move are meant, how many steps of one there are that has the tried queries in turn.
         """
-        steps = np.maximum([runs_of(one, family) for one in atoms[count : last - 1]], 1.0)
+        steps = np.maximum([runs_of(one, family) for one in lattice.tried], 1.0)
         if rate[0] == rate[1] or sigma[0] == sigma[1]:
             return np.array([1.0 / np.mean(1.0 / steps)])
-        queries, whole = asked[count : last - 1], steps.astype(int)
+        queries, whole = [charged_as(s, q, records) for s, q in tried], steps.astype(int)
         low, high = (
             np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
             for n in (whole.tolist(), (whole + 1).tolist())
@@ -143,6 +119,75 @@ def chosen_families(
         if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
             return [made(_BUDGETS, *one, _COARSER * fine.grade) for one in pair]
     return [made(_BUDGETS, *best, fine.grade)]
+
+
+class _Lattice(NamedTuple):
+    """What a family is made of: a lattice, and references, G and further queries as discrete laws."""
+
+    grid: LossGrid
+    width: float  # of G
+    target: tuple[float, float]
+    spared: float
+    tried: list[Ratios]  # what a family is tried with
+    ones: list[np.ndarray]  # excesses of one run of each that it follows
+    dearer: np.ndarray  # how much dearer they are on the lattice
+    alone: np.ndarray  # how often each runs
+
+
+def _lattice(
+    references: Sequence[tuple[float, float]],
+    tried: Sequence[tuple[float, float]],
+    others: Sequence[Mechanism],
+    epsilon: float,
+    delta: float,
+    fine: Fineness,
+    records: int = 1,
+) -> _Lattice:
+    """The lattice for (noise, rate) ``references``, G, and ``others``."""
+    width, pairs, count = gaussian_of(epsilon, delta) / fine.small, [*references, *tried], len(references)
+    asked = [charged_as(s, q, records) for s, q in pairs] + [Gaussian(1.0 / width), *others]
+    try:
+        laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    except ValueError as refused:
+        least, most = min(s for s, _ in pairs), max(q for _, q in pairs)
+        raise ValueError(
+            f"sigma must be larger, or rate smaller, got {least:.6g} and {most:.6g}: one such query misses "
+            f"epsilon {epsilon:g} at delta {delta:g}"
+        ) from refused
+    atoms = [atoms_of(one, laws.grid) for one in asked]
+    runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
+    last = len(runs) - len(others)  # of the box and G
+    runs[last:] = np.maximum(runs[last:], np.maximum(np.floor(runs[last:] + 1e-6), 1.0) / _WHOLE)
+    cells = max(_CELLS, least_cells(epsilon, fine.spared * delta))
+    spacing = min(width / cells, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
+    lowest = math.floor(laws.grid.losses[0] / spacing)
+    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
+    # Laws of further queries are rounded as they are where they are priced.
+    used = [*atoms[:count], atoms[last - 1], *(atoms_of(one, grid) for one in others)]
+    ones, dearer = [excess_of(one, spacing, grid.size) for one in used], _dearer_on(grid, used, _FINER)
+    alone = np.append(runs[:count], runs[last - 1 :])
+    return _Lattice(grid, width, (epsilon, delta), fine.spared, atoms[count : last - 1], ones, dearer, alone)
+
+
+def _family(lattice: _Lattice, shares: np.ndarray, dearer: np.ndarray, budgets: int, grade: float) -> Family:
+    """The family of the worst case of queries whose runs take ``shares`` times ``dearer`` of the budget."""
+    grid, (epsilon, delta) = lattice.grid, lattice.target
+    prices = lattice.dearer * budgets * shares
+    times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
+    singles = [several(one, int(k), grid.spacing) for one, k in zip(lattice.ones, times, strict=True)]
+    enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
+    curves = worst_curves(singles, prices * times * dearer, lattice.alone >= _FEW, grid, enough)
+    return family_of(curves, grid, lattice.width, epsilon, delta, grade, lattice.spared)
+
+
+def family_of_costs(
+    queries: Sequence[tuple[float, float]], costs: np.ndarray, epsilon: float, delta: float, fine: Fineness
+) -> Family:
+    """The family of the worst case of (noise, rate) ``queries`` whose prices are in the ratio of ``costs``."""
+    lattice = _lattice(queries, [], [], epsilon, delta, fine)
+    shares = np.append(costs / (costs * lattice.alone[:-1]).max(), 1.0 / lattice.alone[-1])
+    return _family(lattice, shares, np.ones(shares.size), _MANY_BUDGETS, fine.grade)
 
 
 def _best(found: dict[tuple[float, float], np.ndarray]) -> tuple[float, float]:

@@ -20,9 +20,11 @@ from jaxacct.filters.prices.look_up import axes_of
 from jaxacct.filters.prices.packed import least_of, unpacked
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import PureDP
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 14  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 15  # of the table format and algorithm: increase it to invalidate cached tables
+_MOST_RECORDS = 10_000  # of a user
 
 
 def sampled_gaussian(
@@ -31,6 +33,7 @@ def sampled_gaussian(
     rate: float | tuple[float, float],
     epsilon: float,
     delta: float,
+    records: int = 1,
     extra: Sequence[Mechanism] = (),
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
@@ -53,6 +56,8 @@ def sampled_gaussian(
         rate: the smallest and the largest sampling rate in (0, 1]; or one number.
         epsilon: target, > 0 and at most 100.
         delta: target, strictly between 0 and 1.
+        records: the most records of one user, from 1 to 10,000. Neighbours differ in all records of a user (as in
+            `UserLevel`), and so must mechanisms of ``extra``.
         extra: further mechanisms with scalar, concrete parameters, asked for by their position: a `Laplace` release of
             an accuracy, a `Gaussian` on all records.
         cache: whether to look for the table on disk, and to leave it there.
@@ -66,6 +71,15 @@ def sampled_gaussian(
         *("sampled_gaussian", sigma, rate, extra), epsilon=epsilon, delta=delta, progress=progress, cache=cache
     )
     check_mechanisms(extra=extra)
+    _validate.integer(1, _MOST_RECORDS, records=records)
+    noises, rates = ranges(sigma, rate)
+    return _made(noises, rates, target, list(extra), cache, progress, two=True, records=int(records))
+
+
+def ranges(
+    sigma: float | tuple[float, float], rate: float | tuple[float, float]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ranges of noise and rate that a filter is made for, a hair wider than asked; raises for bad ones."""
     _validate.numbers(sigma=sigma, rate=rate)
     if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
         raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
@@ -80,7 +94,7 @@ def sampled_gaussian(
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))
     rates = most if rates[0] == rates[1] else float(narrow(rates[0], up=False)), most
-    return _made(noises, rates, target, list(extra), cache, progress, two=True)
+    return noises, rates
 
 
 def with_one_table(box: TableFilter) -> TableFilter:
@@ -89,7 +103,7 @@ def with_one_table(box: TableFilter) -> TableFilter:
         return box
     with jax.enable_x64(True):
         noises, rates = ((float(x[0]), float(x[-1])) for x in axes_of(box))
-    return _made(noises, rates, box.target, [], True, None, two=False)
+    return _made(noises, rates, box.target, [], True, None, two=False, records=box.records)
 
 
 def _made(
@@ -101,17 +115,22 @@ def _made(
     progress: Progress,
     *,
     two: bool,
+    records: int,
 ) -> TableFilter:
     entries = [shrunk(one) for one in extra]
-    key = digest(f"box {_VERSION}", noises, rates, *target, entries, two)
+    key = digest(f"box {_VERSION}", noises, rates, records, *target, entries, two)
 
     def make(told: Progress) -> dict[str, np.ndarray]:
-        tables = box_tables(noises, rates, *target, entries, two, told or (lambda done, total: None))
+        tables = box_tables(noises, rates, records, *target, entries, two, told or (lambda done, total: None))
         return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
 
-    arrays, edges = kept(key, make, cache, progress), edges_of(extra)
+    arrays = kept(key, make, cache, progress)
+    # To a user no sampled Gaussian is an entry: those are what they are to all records at once.
+    edges = edges_of(extra if records == 1 else [PureDP(1.0)] * len(extra))
     first, *others = (
-        _filter_of({name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, edges, target)
+        _filter_of(
+            {name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, edges, target, records
+        )
         for end in (" 0", " 1")
         if f"prices{end}" in arrays
     )
@@ -123,7 +142,7 @@ def _made(
 
 
 def _filter_of(
-    kept: dict[str, np.ndarray], edges: tuple[np.ndarray, np.ndarray], target: tuple[float, float]
+    kept: dict[str, np.ndarray], edges: tuple[np.ndarray, np.ndarray], target: tuple[float, float], records: int
 ) -> TableFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
     profile = certified(kept["promised"], grid, *target)
@@ -137,5 +156,10 @@ def _filter_of(
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
     excess = np.asarray(profile.excess)
     return TableFilter(
-        *(kept["prices"], kept["extra"], nodes, sigmas, rates, *edges), excess, profile.grid, target, family
+        *(kept["prices"], kept["extra"], nodes, sigmas, rates, *edges),
+        excess,
+        profile.grid,
+        target,
+        family,
+        records=records,
     )

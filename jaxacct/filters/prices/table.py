@@ -80,6 +80,7 @@ class TableFilter(BaseFilter):
         other: a second table for the same axes and target; None where there is none. An account's first query picks
             the table in which it is cheaper with half of the budget left, for good, even if it fits into the other one
             only. The last bit of the units spent says which one it is.
+        records: how many records a user owns at most, static; of a menu 1.
     """
 
     corners: Array
@@ -94,6 +95,7 @@ class TableFilter(BaseFilter):
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     promise: Family | MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
     other: TableFilter | None = None
+    records: int = dataclasses.field(default=1, metadata={"static": True})
 
     @property
     def fixed(self) -> bool:
@@ -112,7 +114,8 @@ class TableFilter(BaseFilter):
             with jax.enable_x64(True):
                 ends = [f"{float(x[0]):.6g} to {float(x[-1]):.6g}" for x in axes_of(self)]
             count, (epsilon, delta) = np.shape(self.entries)[1], self.target
-            more = f", {count} further entries" if count else ""
+            more = f", up to {self.records} records of a user" if self.records > 1 else ""
+            more += f", {count} further entries" if count else ""
             return (
                 f"sampled_gaussian(sigma {ends[0]}, rate {ends[1]}{more}; epsilon {rounded_up(epsilon)} at delta "
                 f"{delta:g}; budget {number(self.budget)} units)"
@@ -134,10 +137,11 @@ class TableFilter(BaseFilter):
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
         curve = unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper")
-        return ProfileGuarantee(curve, _STATEMENT)
+        unit = f"Neighbours differ in all records of one user, who owns at most {self.records}. "
+        return ProfileGuarantee(curve, unit * (self.records > 1) + _STATEMENT)
 
     def _identity(self) -> list[Array]:
-        tables = [row_of(table, most=1024) for table in (self.corners, self.entries)]
+        tables = [row_of(self.corners, most=1024), row_of(self.entries, most=None if self.fixed else 1024)]
         rows = [row_of(one) for one in (self.nodes, self.sigmas, self.rates, self.noise, self.rate)]
         # Of a menu with online prices, whose promise is another, units do not say what ran.
         online = np.array([self.fixed and self.promise is not None])

@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct.losses.engines.fallback_bounds import capped
-from jaxacct.losses.engines.inversion.inversion_bounds import Size, has_lines, inversion_bounds
+from jaxacct.losses.engines.inversion.inversion_bounds import Size, decays, has_lines, inversion_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
 from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.narrowing import Answer, Narrowing, Options
@@ -31,24 +31,15 @@ from jaxacct.mechanisms.pairs.base import Pair
 TRACED = Size(512, 1024)
 """Of an inversion in a program."""
 
-_SIZES = (
-    Size(160, 128),
-    Size(256, 256),
-    Size(768, 512),
-    Size(2048, 1024),
-    Size(2048, 4096),
-    Size(8192, 4096),
-    Size(2048, 16384),
-    Size(2048, 65536),
-)  # tried in turn
-_CHEAP = 3  # sizes that are tried whatever the last one said, and
-_BEFORE_LAWS = 6  # that are tried before laws are composed, but for
-_FEW = 16  # runs, of which laws cost less
+_SMALL = (Size(160, 128), Size(256, 256), Size(768, 512))  # sizes that are tried in turn,
+_LARGE = (Size(2048, 1024), Size(2048, 4096))  # those while they help, and before laws are composed,
+_FINE = (Size(8192, 4096),)  # one more for transforms that decay,
+_LONG = (Size(2048, 16384), Size(2048, 65536))  # and for others, while they help
 _CELLS = (Size(512, 1024), Size(1024, 4096))  # of compositions with parts that are cut into cells
+_FEW = 16  # runs, of which laws cost less than large sizes
 _BESIDE_ANOTHER = Size(96, 64)  # of a direction that is only to be no worse than another
 _MANY = 512  # directions, from which on they are answered in turn
-_NARROW = 9e-7  # that asks for no larger size
-_WORTH = 1e-4  # that makes a larger size worth its time where the last one said more
+_NARROW = 9e-7  # relative width that asks for no larger size
 
 
 def grouped(pairs: list[Pair], counts: list[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
@@ -103,8 +94,11 @@ def _concrete(batch: Narrowing) -> Answer:
     open_ = batch.members()
     if batch.counts.shape[1] == 1:
         open_ = _by_tails(batch, open_)
-    open_ = _by_inversion(batch, open_)
-    open_ = _law_by_law(batch, open_)
+    if open_.size:
+        open_ = _by_small_sizes(batch, open_)
+    # One direction after the other: what is no worse needs no narrow bounds.
+    wide = [_by_laws(batch, _by_large_sizes(batch, own)) for own in batch.by_direction(open_) if own.size]
+    open_ = np.concatenate([open_[:0], *wide])
     if open_.size:
         known = batch.lower[open_], batch.upper[open_]
         batch.narrow(open_, *capped(batch.kind, *batch.query(open_), known))
@@ -126,42 +120,43 @@ def _one_run(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) ->
     return (single_delta if kind == "delta" else single_epsilon)(pair, goal)
 
 
-def _by_inversion(batch: Narrowing, members: np.ndarray) -> np.ndarray:
-    """Inverts on more and more frequencies; returns the members that another engine may help."""
-    if not members.size:
-        return members
+def _by_small_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Inverts on few frequencies, or puts a composition between laws of few cells; returns who is not narrow."""
     if not has_lines(batch.groups):
         for size in _CELLS:
             members = _inverted(batch, size, members)
         return members
-    nodes, before = np.zeros(batch.goal.size), np.full(batch.goal.size, np.inf)
-    for i, size in enumerate(_SIZES):
-        if i == 0 and batch.sides > 1 and members.size >= _MANY:
-            members = _direction_by_direction(batch, members)
-            continue
-        ready = members[_worthwhile(batch, i, members, nodes[members], before[members])]
-        nodes[ready], before[ready] = size.nodes, batch.width(ready)
-        left = _inverted(batch, size, ready, _NARROW)
-        members = members[~np.isin(members, ready) | np.isin(members, left)]
-    return batch.still_open(members)
+    in_turn = batch.sides > 1 and members.size >= _MANY
+    if in_turn:
+        members = _direction_by_direction(batch, members)
+    for size in _SMALL[in_turn:]:
+        members = _inverted(batch, size, members, _NARROW)
+    return members
 
 
-def _worthwhile(batch: Narrowing, i: int, members: np.ndarray, nodes: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Whom the next size may help: widths fall with the square of the number of frequencies, or do not fall at all."""
-    if i < _CHEAP:
-        return np.ones(members.size, bool)
-    tight, width = batch.tight()[members], batch.width(members)
-    falls = (width <= 0.5 * before) | (nodes < _SIZES[-2].nodes)
-    hopeful = falls & (width * (nodes / _SIZES[i].nodes) ** 2 <= np.where(width <= _WORTH, 2.0 * _NARROW, _WORTH))
-    few = batch.counts[members].sum(-1) <= _FEW
-    return hopeful | ~tight & ~few & (i < _BEFORE_LAWS)
+def _by_large_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Inverts on more frequencies where bounds are not tight, or the last ones halved their width.
+
+    Returns the members that are not tight.
+    """
+    members = batch.still_open(members, _NARROW)
+    sizes = _LARGE + (_FINE if decays(batch.groups) else _LONG)
+    left, before = [members[:0]], np.full(batch.goal.size, np.inf)
+    for size in sizes if has_lines(batch.groups) else ():
+        wide = ~batch.settled(members) & (batch.counts[members].sum(-1) > _FEW) & (size not in _LONG)
+        more = wide | (batch.width(members) <= 0.5 * before[members])
+        left.append(members[~more])
+        members = members[more]
+        before[members] = batch.width(members)
+        members = _inverted(batch, size, members, _NARROW)
+    return batch.still_open(np.concatenate([*left, members]))
 
 
 def _direction_by_direction(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Asks the smallest sizes about one direction, then the next: one tilt may say that it is no worse."""
     kept = []
     for side, own in enumerate(batch.by_direction(members)):
-        for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
+        for size in (_BESIDE_ANOTHER, _SMALL[0]) if side else _SMALL[:1]:
             own = _inverted(batch, size, own, _NARROW, *(batch.worst(_NARROW),) if side else ())
         kept.append(own)
     return np.concatenate(kept)
@@ -174,11 +169,8 @@ def _inverted(
     return batch.ask(run, size.points * size.nodes**0.5, members, width, known)
 
 
-def _law_by_law(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+def _by_laws(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     """Answers compositions by composing laws, as well as can be; returns the members that are wide all the same."""
-    left = [members[:0]]
-    for own in batch.by_direction(members):  # one after the other: what is no worse needs no narrow bounds
-        open_ = own[~batch.settled(own) & (batch.counts[own].sum(-1) <= MOST_RUNS)]
-        run = functools.partial(law_bounds, batch.kind)
-        left += [np.setdiff1d(own, open_), batch.ask(run, 1.0, open_, None, (batch.worst(),))]
-    return np.concatenate(left)
+    possible = batch.counts[members].sum(-1) <= MOST_RUNS
+    run = functools.partial(law_bounds, batch.kind)
+    return np.append(members[~possible], batch.ask(run, 1.0, members[possible], None, (batch.worst(),)))

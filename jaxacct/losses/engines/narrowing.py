@@ -146,9 +146,9 @@ class Narrowing:
         return tight if width is None else tight & (lower >= (1.0 - width) * upper)
 
     def worst(self, width: float | None = None) -> np.ndarray:
-        """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
-        tight = np.where(self.tight(width), self.upper, -np.inf)
-        return np.tile(tight.reshape(self.sides, -1).max(0), self.sides)
+        """Of every setting the largest upper bound that is tight, or lower bound, of whatever direction."""
+        sure = np.where(self.tight(width), self.upper, self.lower)
+        return np.tile(sure.reshape(self.sides, -1).max(0), self.sides)
 
     def _beside_limit(self) -> np.ndarray:
         """Which bounds lie on one side of the limit, and are narrow beside their distance from it or far away."""

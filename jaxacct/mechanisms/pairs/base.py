@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct._numerics.rounding import UNIT
+
+# Methods that engines call again and again: a program holds each once for every shape.
+_SHARED = ("tails", "survey", "atoms", "sample", "max_loss", "infinity", "anchor", "loss_error")
 
 
 class Tails(NamedTuple):
@@ -54,10 +57,14 @@ class Pair:
     """
 
     def __init_subclass__(cls) -> None:
-        """Silences NumPy in public methods: formulas are evaluated on both sides of a case, and one is thrown away."""
+        """Silences NumPy in public methods: formulas are evaluated on both sides of a case, and one is thrown away.
+
+        In a program, what engines call again and again is a function of its own.
+        """
         for name, method in list(vars(cls).items()):
             if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, np.errstate(all="ignore")(method))
+                silent = np.errstate(all="ignore")(method)
+                setattr(cls, name, shared(silent) if name in _SHARED else silent)
 
     def tails(self, losses: Array) -> Tails:
         """Tail probabilities at ``losses`` (increasing, finite), of shape ``(edges,)`` or ``(..., edges)``."""
@@ -136,6 +143,18 @@ def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
     settled = lambda side, low: xp.where(under, low, xp.where(over, 1.0 - low, side))  # noqa: E731
     p_above, p_below, q_above, q_below, error = tails
     return Tails(settled(p_above, 1.0), settled(p_below, 0.0), settled(q_above, 1.0), settled(q_below, 0.0), error)
+
+
+@shared
+def sorted_survey(pair: Any) -> Survey:
+    """The pair's survey, sorted by loss. Points without mass say nothing of where mass is, and lie at the last one."""
+    losses, log_masses = pair.survey()
+    xp = array_module(losses)
+    massive = log_masses > -np.inf
+    largest = xp.where(massive, losses, -np.inf).max(-1, keepdims=True)
+    losses = xp.where(massive, losses, xp.where(xp.isfinite(largest), largest, 1.0))
+    order = xp.argsort(losses, -1)
+    return Survey(*(xp.take_along_axis(x, order, -1) for x in (losses, log_masses)))
 
 
 def rest_at_zero(losses: Array, log_masses: Array) -> Survey:

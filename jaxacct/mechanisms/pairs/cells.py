@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, running_greatest, running_least, running_total, take
+from jaxacct._numerics.arrays import (
+    Array,
+    array_module,
+    program,
+    running_greatest,
+    running_least,
+    running_total,
+    take,
+)
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Tails
@@ -76,7 +83,8 @@ def _interpolated(x: Array, xs: Array, ys: Array) -> Array:
     if array_module(xs) is np:
         rows = [a.reshape(-1, a.shape[-1]) for a in (x, xs, ys)]
         return np.stack([np.interp(*row) for row in zip(*rows, strict=True)]).reshape(x.shape)
-    after = jnp.clip((xs[..., None, :] <= x[..., None]).sum(-1), 1, xs.shape[-1] - 1)  # one count is little to compile
-    ends = take(jnp.stack([xs, ys]), jnp.concatenate([after - 1, after], -1)[None])
-    (x0, x1), (y0, y1) = (jnp.split(end, 2, -1) for end in ends)
-    return y0 + (y1 - y0) * jnp.clip((x - x0) / jnp.where(x1 > x0, x1 - x0, 1.0), 0.0, 1.0)
+    # One count is little to compile.
+    after = program.clip((xs[..., None, :] <= x[..., None]).sum(-1), 1, xs.shape[-1] - 1)
+    ends = take(program.stack([xs, ys]), program.concatenate([after - 1, after], -1)[None])
+    (x0, x1), (y0, y1) = (program.split(end, 2, -1) for end in ends)
+    return y0 + (y1 - y0) * program.clip((x - x0) / program.where(x1 > x0, x1 - x0, 1.0), 0.0, 1.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, collected, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
@@ -21,7 +22,7 @@ _STEEP = 0.8  # decay per outcome from which on it is used
 _FARTHEST = 2.0**52
 # B_2m / (2m)!, m = 1..9, of the Euler-Maclaurin formula.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
-_COEFFICIENTS = tuple(b / math.factorial(2 * (m + 1)) for m, b in enumerate(_BERNOULLI))
+_COEFFICIENTS = [(np.float64(m), np.float64(b / math.factorial(2 * m))) for m, b in enumerate(_BERNOULLI, 1)]
 
 
 @mechanism
@@ -54,27 +55,30 @@ class DiscreteGaussianPair(Pair):
             direct = _direct_sum(a, sigma)
         if xp is not np or not np.all(steep):
             wide = xp.maximum(sigma, _NARROW)
-            edge, before, hermite = 0.5, xp.ones_like(z), z  # He_{2m-2} and He_{2m-1}
-            for m, coefficient in enumerate(_COEFFICIENTS, 1):
-                edge = edge + coefficient * hermite * wide ** (1 - 2 * m)
-                before = z * hermite - (2 * m - 1) * before
-                hermite = z * before - 2 * m * hermite
-            smooth = wide * math.sqrt(2.0 * math.pi) * normal_tails(z)[0] + first * edge
-        return xp.where(steep, first * direct, smooth)
 
-    def _sides(self, n: Array, total: Array) -> tuple[Array, Array]:
-        """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller one with its relative accuracy."""
-        xp = array_module(n, total)
-        return two_sides(n >= 0, self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total)
+            def term(state: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, tuple[Array]]:
+                before, hermite, scale = state  # He_{2m-2}, He_{2m-1} and sigma^(1 - 2m)
+                m, coefficient = given
+                value = coefficient * hermite * scale
+                before = z * hermite - (2.0 * m - 1.0) * before
+                return (before, z * before - 2.0 * m * hermite, scale / wide**2), (value,)
+
+            (terms,) = collected(term, (xp.ones_like(z), z, xp.broadcast_to(1.0 / wide, z.shape)), _COEFFICIENTS)
+            smooth = wide * math.sqrt(2.0 * math.pi) * normal_tails(z)[0] + first * (0.5 + terms.sum(0))
+        return xp.where(steep, first * direct, smooth)
 
     def tails(self, losses: Array) -> Tails:
         sigma, gap = column(self.sigma), column(self.sensitivity)
         xp = array_module(sigma, gap, losses)
         last = xp.floor(losses * (sigma**2 / gap) + 0.5 * gap)
         last = xp.clip(last, -_FARTHEST, _FARTHEST)
-        total = 1.0 + 2.0 * self._sum_from(np.ones(1))
-        p_above, p_below = self._sides(last - gap, total)
-        q_above, q_below = self._sides(last, total)
+        # Pr[X > n] and Pr[X <= n], the smaller one with its relative accuracy; the sum from 1 is that of one side.
+        n, edges = xp.concatenate([last - gap, last], -1), last.shape[-1]
+        sums = self._sum_from(xp.concatenate([xp.ones_like(n[..., :1]), xp.where(n >= 0, n + 1.0, -n)], -1))
+        above, below = two_sides(n >= 0, sums[..., 1:] / (1.0 + 2.0 * sums[..., :1]))
+        p_above, p_below, q_above, q_below = (
+            side[..., some] for some in (slice(edges), slice(edges, None)) for side in (above, below)
+        )
         # As in GaussianPair for the exponents; 1,024 units cover the sums of 97 terms and the formula next to them.
         far = xp.minimum((xp.abs(last) + gap + 1.0) / sigma, REACH + 2.0)
         return Tails(p_above, p_below, q_above, q_below, UNIT * (1024.0 + 8.0 * far**2))

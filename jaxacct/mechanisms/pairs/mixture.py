@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
+from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -38,6 +38,7 @@ class MixturePair(Pair):
     weights: tuple[Array, ...]
     reverse: Array
 
+    @shared
     def _components(self) -> tuple[Array, Array, Rate]:
         """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight.
 
@@ -121,6 +122,7 @@ class MixturePair(Pair):
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
 
 
+@shared
 def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]

@@ -18,6 +18,7 @@ from jaxacct.mechanisms.pairs.sampled_loss import (
     inner_loss,
     log_rest,
     mixed_loss,
+    mixed_loss_error,
     mixed_loss_up,
 )
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
@@ -82,8 +83,8 @@ class SampledPair(Rated, Pair):
         """Those of a tabulated ``inner``, unsorted where it has infinite losses.
 
         Sums of two masses of one sign are off by three units more than they, and as the rate is. An outer loss is off
-        by no more than the inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what
-        it is itself, as the largest one may be huge and the likeliest next to nothing.
+        by what is left of the inner one's error, and its own rounding: each by what it is itself, as the largest one
+        may be huge and the likeliest next to nothing.
         """
         return self._mixed(self.inner.atoms())
 
@@ -101,19 +102,18 @@ class SampledPair(Rated, Pair):
         """The atoms of the sample from those of the inner pair."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(q, add, inner.losses)
-        # A loss far below 0 is lost in log(1 - rate), which is at least -37.
-        upwards = xp.where(add, -inner.losses, inner.losses)
-        size = xp.where(xp.isfinite(upwards), xp.maximum(upwards, xp.minimum(-upwards, 64.0)), 0.0) - xp.log(q)
         # What underflows stays something, too small to be taken at its word.
         least = xp.where(inner.p + inner.q > 0, LEAST, 0.0)
         mixed, backwards = q * inner.p + rest * inner.q, rest * inner.p + q * inner.q
         mixed, backwards = xp.maximum(mixed, least), xp.maximum(backwards, least)
+        upwards = xp.where(add, -inner.losses, inner.losses)
+        straight = mixed_loss(upwards, q, rest)
         return Atoms(
-            self._outer(inner.losses, q, rest, add),
+            xp.where(add, -straight, straight),
             xp.where(add, inner.p, mixed),
             xp.where(add, backwards, inner.q),
             inner.error + (8.0 + RATE_UNITS) * UNIT,
-            column(self.loss_error()) + 8.0 * UNIT * size,
+            mixed_loss_error(upwards, inner.loss_error, q, straight),
         )
 
     def _outer(self, loss: Array, rate: Array, rest: Array, add: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair
@@ -54,6 +54,7 @@ def log_rest(rate: Array, rest: Array) -> Array:
     return xp.where(most, xp.log(rest), log1p(-xp.where(most, 0.5, rate)))
 
 
+@shared
 @np.errstate(all="ignore")
 def mixed_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """log(rest + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""
@@ -70,13 +71,32 @@ def _near(loss: Array, rate: Array) -> Array:
 
 
 @np.errstate(all="ignore")
+def _rounding(loss: Array, rate: Array, found: Array) -> Array:
+    """A bound on how far ``found``, the ``mixed_loss`` of ``loss``, is off."""
+    xp = array_module(loss, rate)
+    size = 64.0 * xp.abs(found) + xp.where(_near(loss, rate), 0.0, 64.0 + 4.0 * xp.abs(xp.log(rate)))
+    return xp.where(xp.isfinite(found), UNIT * size, 0.0)
+
+
+@np.errstate(all="ignore")
 def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) -> Array:
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
     xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)
-    size = 64.0 * xp.abs(found) + xp.where(_near(loss, rate), 0.0, 64.0 + 4.0 * xp.abs(xp.log(rate)))
-    room = xp.where(xp.isfinite(found), UNIT * size, 0.0)
+    room = _rounding(loss, rate, found)
     return xp.where(rest == 0.0, loss, found + xp.where(down, -room, room))
+
+
+@np.errstate(all="ignore")
+def mixed_loss_error(loss: Array, off: Array, rate: Array, found: Array) -> Array:
+    """A bound on how far ``found``, the ``mixed_loss`` of ``loss``, is off where ``loss`` is off by ``off`` itself.
+
+    The derivative in the loss is the share of ``rate e^loss`` in its sum: the rate itself, or next to it, for losses
+    near 0.
+    """
+    xp = array_module(loss, rate)
+    slope = xp.exp(xp.minimum(xp.log(rate) + loss + off - found, 0.0)) * (1.0 + 1e-9)
+    return xp.where(xp.isfinite(found), slope * off, 0.0) + _rounding(loss, rate, found)
 
 
 @np.errstate(all="ignore")

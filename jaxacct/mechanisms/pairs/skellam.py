@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
+from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, shared, take
 from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -51,6 +51,7 @@ class SkellamPair(Pair):
         size = np.nanmax(outcomes(self.mu, self.sensitivity) + order * self.sensitivity, initial=2.0)
         return int(min(np.ceil(size), MOST))
 
+    @shared(static=("size",))
     def _logs(self, size: int) -> tuple[Array, Array]:
         """log p(x) - log p(0) for x from 0 to ``size``, shape ``(..., size + 1)``, and the absolute error of each.
 

@@ -16,6 +16,10 @@ from jaxacct.mechanisms.parameters import LEAST_RATE
 
 _SHARES = np.linspace(0.0, 1.0, 33)
 _LEAST = 1e-280
+_ORDERS = np.array([2.0, 3.0])
+_TERMS = np.arange(_ORDERS[-1] + 1.0)  # of their binomial theorems
+with np.errstate(divide="ignore"):
+    _LOG_BINOMIALS = np.log([[math.comb(int(order), int(j)) for j in _TERMS] for order in _ORDERS])
 
 
 class Cells(NamedTuple):
@@ -72,35 +76,36 @@ def share_moved(noise: Array, rate: Array, split: Split) -> Array:
     E_Q[(P / Q)^k] under `remove` is least for a share that grows with k, and so does the order that matters the less
     often samples are cut.
     """
-    second, third = (_best_share(noise, rate, split, order) for order in (2, 3))
+    second, third = _best_shares(noise, rate, split)
     where = array_module(second, third).where
     return where((second < 0.5) | (third < 0.5), second, where(third < 0.875, third, 1.0))
 
 
-def _best_share(noise: Array, rate: Array, split: Split, order: int) -> Array:
+def _best_shares(noise: Array, rate: Array, split: Split) -> Array:
+    """The best for each of `_ORDERS`, along an axis in front."""
     noise, q, last, often = (column(x) for x in (noise, rate, split.last, split.above))
     xp = array_module(noise, q, last)
     kept = q * column(split.share)
     moved = _SHARES * often * kept
     near = q + xp.where(last > 0.0, moved / last, xp.where(moved > 0.0, np.inf, 0.0))
-    sizes = [
-        xp.log(mass) + _log_moment(1.0 - stays, there, move / noise**2, order)
-        for mass, stays, there, move in ((last, q, near, 1.0), (often, kept, (1.0 - _SHARES) * kept, 4.0))
-    ]
-    sizes = [xp.where(mass > 0.0, size, -np.inf) for mass, size in zip((last, often), sizes, strict=True)]
-    whole = xp.logaddexp(*xp.broadcast_arrays(*sizes))
+    # The second and the third cell, along a first axis: how often they are seen, and what is in them.
+    cells = (last, often), (1.0 - q, 1.0 - kept), (near, (1.0 - _SHARES) * kept), (1.0 / noise**2, 4.0 / noise**2)
+    shape = np.broadcast_shapes(near.shape, noise.shape)
+    mass, stays, there, square = (xp.stack([xp.broadcast_to(x, shape) for x in each]) for each in cells)
+    sizes = xp.where(mass > 0.0, xp.log(mass) + _log_moments(stays, there, square), -np.inf)
+    whole = xp.logaddexp(sizes[:, 0], sizes[:, 1])
     # A gain is no number to rely on next to a probability that underflows.
     whole = xp.where(((last > _LEAST) | (_SHARES == 0.0)) & ~xp.isnan(whole), whole, np.inf)
-    best = xp.asarray(_SHARES)[first_least(whole)]
-    return xp.where(often[..., 0] > 0.0, best, 0.0)
+    return xp.where(often[..., 0] > 0.0, xp.asarray(_SHARES)[first_least(whole)], 0.0)
 
 
-def _log_moment(stays: Array, there: Array, square: Array, order: int) -> Array:
-    """log E_Q[(stays + there R)^order] of the ratio R of N(m, 1) to Q = N(0, 1), where ``square`` is m^2."""
+def _log_moments(stays: Array, there: Array, square: Array) -> Array:
+    """log E_Q[(stays + there R)^k] for k of `_ORDERS`, along an axis in front.
+
+    R is the ratio of N(m, 1) to Q = N(0, 1), and ``square`` is m^2.
+    """
     xp = array_module(stays, there, square)
-    a, b = xp.log(stays), xp.log(there)
-    terms = [
-        np.log(math.comb(order, j)) + (order - j) * a + (j * b if j else 0.0) + 0.5 * j * (j - 1) * square
-        for j in range(order + 1)
-    ]
-    return logsumexp(xp.stack(xp.broadcast_arrays(*terms), -1))
+    a, b, square = (x[..., None] for x in (xp.log(stays), xp.log(there), square))
+    order, axes = _ORDERS.reshape(-1, *[1] * a.ndim), [1] * (a.ndim - 1)
+    terms = _LOG_BINOMIALS.reshape(len(_ORDERS), *axes, -1) + xp.where(order > _TERMS, (order - _TERMS) * a, 0.0)
+    return logsumexp(terms + xp.where(_TERMS > 0.0, _TERMS * b, 0.0) + 0.5 * _TERMS * (_TERMS - 1.0) * square)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import types
+
+import jax
 import numpy as np
 import pytest
 
+import jaxacct
+from jaxacct import Gaussian, UserLevel
+from jaxacct.filters import amounts
 from jaxacct.filters.prices import family as families
-from jaxacct.filters.prices import kernels, lines
+from jaxacct.filters.prices import kernels, lines, look_up
 from jaxacct.losses.grids.grid import LossGrid
 from verification.prices import brute, search
 from verification.prices.inequality import Curves, worst_margins
@@ -50,3 +56,21 @@ def test_every_play_of_coins_stays_within_the_promise_and_one_percent_less_does_
     (charged,), (lowered,) = play(1.0).values(), play(0.99).values()
     assert 0.999 < charged["largest ratio to the promise"] <= 1.0
     assert lowered["largest ratio to the promise"] > 1.005
+
+
+@pytest.mark.parametrize("records", [1, 3, 30])
+@pytest.mark.parametrize("sigmas", [(0.06, 0.063), (0.8, 0.83), (6.0, 6.3)])
+def test_corners_of_a_cell_dominate_what_lies_between_them(records, sigmas):
+    """Also where 1 / sigma is so large that the curves of both corners are 1 to the last digit."""
+    rates = np.array([0.01, 0.0105])
+    box = types.SimpleNamespace(sigmas=amounts.split(np.array(sigmas)), rates=amounts.split(rates), records=records)
+    between = np.exp(np.random.default_rng(4).uniform(np.log([sigmas[0], 0.01]), np.log([sigmas[1], 0.0105]), (20, 2)))
+    losses = np.array([-0.2, -0.01, 0.0, 0.05, 0.5, 2.0])[:, None]
+    delta = lambda s, q, side: getattr(  # noqa: E731
+        jaxacct.delta(UserLevel(Gaussian(s), q, records), losses, relation="remove"), side
+    )
+    with jax.enable_x64(True):
+        good, corners = look_up.corners_of(box, between[:, 0], between[:, 1])
+    mixed = sum(weight * delta(np.array(sigmas)[row], rates[column], "upper") for weight, row, column in corners)
+    assert np.all(good)
+    assert np.all(delta(between[:, 0], between[:, 1], "lower") <= mixed)

@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.laws.cells import laws
+from jaxacct.losses.engines.laws.cells import Law, Laws, laws
+from jaxacct.losses.engines.laws.sums import _place_among, composed
 from jaxacct.mechanisms.pairs.cells import with_edge
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -76,3 +77,28 @@ def test_the_laws_close_in_with_the_square_of_the_cells(name):
         return np.mean([_stick(upper, epsilon) - _stick(lower, epsilon) for epsilon in at])
 
     assert gap(96) < gap(24) / 8 + 1e-11
+
+
+@pytest.mark.parametrize("spread", [0.0, 3.0, 40.0])
+def test_cells_of_losses_are_those_of_a_search(spread):
+    random = np.random.default_rng(int(spread))
+    steps = random.exponential(size=300) * np.exp(spread * random.normal(size=300))
+    edges = np.cumsum(steps) - 0.3 * steps.sum()
+    between = random.uniform(1.2 * edges[0], 1.2 * edges[-1], 5000)
+    losses = np.concatenate(
+        [edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf), between, [-1e300, 1e300]]
+    )
+    assert np.array_equal(_place_among(edges)(losses), np.searchsorted(edges, losses))
+
+
+@pytest.mark.parametrize("size", [1, 40, 700])
+def test_a_law_composed_with_itself_is_that_of_two_of_the_kind(size):
+    losses = np.sort(np.random.default_rng(size).normal(size=size))
+    masses = np.random.default_rng(1).dirichlet(np.ones(size))
+    edges = np.linspace(-6.0, 6.0, 500)
+    one, other = (Laws(Law(losses, masses, np.zeros(())), Law(losses, masses, np.zeros(()))) for _ in range(2))
+    square, product = composed(one, one, edges), composed(one, other, edges)
+    truth = (masses[:, None] * masses * np.maximum(-np.expm1(0.1 - losses[:, None] - losses), 0.0)).sum()
+    for law, like in zip(square, product, strict=True):
+        assert _stick(law, 0.1) == pytest.approx(_stick(like, 0.1), rel=1e-9)
+    assert _stick(square.lower, 0.1) <= truth <= _stick(square.upper, 0.1)

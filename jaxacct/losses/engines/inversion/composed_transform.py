@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.inversion.transform import Transform, transform
@@ -25,8 +26,7 @@ class Composition(NamedTuple):
         log_total, mean: of the transform at 0, and of the tilted loss, shape ``(B,)``, with bounds on their errors.
         power, angle: modulus and argument of the transform of the loss less its mean.
         off: bound on the error of the power (docs/proofs/contour.md, lemmas 4 and 5).
-        checks: some frequencies, by number; static.
-        left: bound on the modulus at and beyond these, shape ``(B, checks)``, in logarithms.
+        left: bound on the modulus at and beyond the frequencies of `checked`, shape ``(B, checks)``, in logarithms.
     """
 
     log_total: Array
@@ -36,7 +36,6 @@ class Composition(NamedTuple):
     power: Array
     angle: Array
     off: Array
-    checks: np.ndarray
     left: Array
 
 
@@ -63,13 +62,19 @@ def transforms(parts: Parts, spacing: Array, nodes: int) -> list[PartTransform]:
     return made
 
 
+@functools.cache
+def checked(nodes: int) -> np.ndarray:
+    """Some of so many frequencies, by number: the decay that is known at one is known for all larger ones."""
+    return np.unique(np.geomspace(2, nodes, _CHECKS).astype(int))
+
+
+@shared
 def composition(parts: list[PartTransform], spacing: Array) -> Composition:
     """Of all parts together."""
     xp = array_module(spacing)
     unit = UNIT * (8.0 + sum(part.counts.shape[1] for part in parts))  # sums over the parts round once a part
     nodes = parts[0].transform.real.shape[-1]
-    # The decay is known for all larger frequencies, so some will do.
-    checks = np.unique(np.geomspace(2, nodes, _CHECKS).astype(int))
+    checks = checked(nodes)
     log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = left = 0.0
     for law, found, counts in parts:
         terms, means, many = times(counts, law.log_total), times(counts, law.mean), counts[..., None]
@@ -90,7 +95,7 @@ def composition(parts: list[PartTransform], spacing: Array) -> Composition:
     off = power_error(log_modulus, growth) + power * (unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns))
     left = left + 0.0 * (checks * spacing[:, None])
     errors = wrong + unit * (size + 1.0), unit * mean_size
-    return Composition(log_total, errors[0], mean, errors[1], power, angle, off, checks, left)
+    return Composition(log_total, errors[0], mean, errors[1], power, angle, off, left)
 
 
 def log_modulus_of(real: Array, imag: Array) -> Array:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, pick, running_total
+from jaxacct._numerics.arrays import Array, array_module, pick, running_total, shared
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.band_limited import one_sided
-from jaxacct.losses.engines.inversion.composed_transform import Composition
+from jaxacct.losses.engines.inversion.composed_transform import Composition, checked
 from jaxacct.losses.engines.inversion.tilt_plan import Plan
 
 _DENSITY = 0.4  # of a tilted loss, in units of 1 / its standard deviation
@@ -66,6 +66,7 @@ class _Plain(NamedTuple):
     beyond: Array
 
 
+@shared
 def plain_integrand(
     sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: Array, moments: Array
 ) -> Integrand:
@@ -74,6 +75,7 @@ def plain_integrand(
     return _integrand(whole, plan.theta, spacing, *_cut_off(_plain(whole, plan.theta, spacing), whole), tilts, moments)
 
 
+@shared
 def integrand(sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: Array, moments: Array) -> Integrand:
     """Of a composition, or of the two that are below and above it; in NumPy on one side if that is enough."""
     theta, xp, whole = plan.theta, array_module(spacing), _stacked(sides)
@@ -83,7 +85,7 @@ def integrand(sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: A
     phase = xp.exp(-1j * _frequencies(nodes, spacing) * (plan.epsilon - whole.mean[-1])[:, None])
     if xp is np and len(sides) == 1 and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all():
         return _trimmed(_integrand(whole, theta, spacing, terms, error, tilts, moments))
-    limit = _limit(plain.errors[-1], whole.checks, plan, spacing)
+    limit = _limit(plain.errors[-1], checked(nodes), plan, spacing)
     band = one_sided(theta, spacing, limit, nodes)
     weight = xp.where(np.arange(nodes) < limit[:, None], _weights(nodes, spacing), 0.0)
     kernel = weight * xp.stack([band.below, band.above])
@@ -112,8 +114,8 @@ def _trimmed(integrand: Integrand) -> Integrand:
 
 def _stacked(sides: Sequence[Composition]) -> Composition:
     """Sides on a new first axis."""
-    checks, xp = sides[0].checks, array_module(sides[0].power)
-    return Composition(*(xp.stack(each) for each in zip(*sides, strict=True)))._replace(checks=checks)
+    xp = array_module(sides[0].power)
+    return Composition(*(xp.stack(each) for each in zip(*sides, strict=True)))
 
 
 def _frequencies(nodes: int, spacing: Array) -> Array:
@@ -132,16 +134,17 @@ def _plain(whole: Composition, theta: Array, spacing: Array) -> _Plain:
     xp, t, nodes = array_module(spacing), theta[:, None], whole.power.shape[-1]
     z = t + 1j * _frequencies(nodes, spacing)
     kernel = _weights(nodes, spacing) / (z * (z + 1.0))
-    errors = running_total(xp.abs(kernel) * whole.off)[..., whole.checks - 1]
-    beyond = xp.exp(whole.left) / (np.pi * (whole.checks - 1.0) * spacing[:, None])
+    checks = checked(nodes)
+    errors = running_total(xp.abs(kernel) * whole.off)[..., checks - 1]
+    beyond = xp.exp(whole.left) / (np.pi * (checks - 1.0) * spacing[:, None])
     return _Plain(kernel * _turned(whole), errors, beyond)
 
 
 def _cut_off(plain: _Plain, whole: Composition) -> tuple[Array, Array]:
     """Terms, cut off where errors of further ones would outweigh what the decay bounds, and all errors."""
     xp, total = array_module(plain.errors), plain.errors + plain.beyond
-    at = first_least(total)
-    kept = np.arange(whole.power.shape[-1]) < xp.asarray(whole.checks)[at][..., None]
+    at, nodes = first_least(total), whole.power.shape[-1]
+    kept = np.arange(nodes) < xp.asarray(checked(nodes))[at][..., None]
     return xp.where(kept, plain.terms, 0.0), pick(total, at)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, stopped
+from jaxacct._numerics.arrays import Array, array_module, filled_up, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.composed_transform import (
@@ -31,8 +31,8 @@ from jaxacct.losses.engines.inversion.composed_transform import (
     transforms,
 )
 from jaxacct.losses.engines.inversion.integrand import integrand, plain_integrand
-from jaxacct.losses.engines.inversion.read_off import Known, read_delta, read_epsilon
-from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilt_bound, tilts_around
+from jaxacct.losses.engines.inversion.read_off import Known, bound_by_moments, read_delta, read_epsilon
+from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
 from jaxacct.losses.engines.inversion.tilt_plan import Plan, cell_edges, each_group, tilt_plan
 from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
@@ -41,6 +41,8 @@ from jaxacct.losses.engines.lines.line_of_pair import line_of
 from jaxacct.losses.engines.lines.listed_line import ListedLine
 from jaxacct.losses.engines.lines.mixture_line import MixtureLine
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 
@@ -80,6 +82,11 @@ class Prepared(NamedTuple):
 def has_lines(groups: tuple[Pair, ...]) -> bool:
     """Whether all pairs give their transforms, so that more frequencies make bounds as tight as one likes."""
     return all(line_of(group) is not None for group in groups)
+
+
+def decays(groups: tuple[Pair, ...]) -> bool:
+    """Whether some pair's transform decays, so that the largest frequencies carry nothing but errors."""
+    return any(isinstance(group, GaussianPair | MixturePair) for group in groups)
 
 
 def inversion_bounds(
@@ -146,8 +153,13 @@ def parts_of(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) ->
         if made is not None:
             low = high = made(theta, share, size.points)
         else:
-            pair_laws = laws(group, cell_edges(group, plan, share[:, 0], many, size.points))
-            low, high = (ListedLine.of_law(law, theta) for law in pair_laws)
+            law, above_law = laws(group, cell_edges(group, plan, share[:, 0], many, size.points))
+            count = above_law.losses.shape[-1]  # as many points, so that a program's functions are the same for both
+            below_law = law._replace(
+                losses=filled_up(law.losses, count, law.losses[..., -1:]),
+                masses=filled_up(law.masses, count, 0.0 * law.masses[..., -1:]),
+            )
+            low, high = (ListedLine.of_law(law, theta) for law in (below_law, above_law))
         below.append((low, many))
         above.append((high, many))
     return (above if all(low is high for (low, _), (high, _) in zip(below, above, strict=True)) else below), above
@@ -208,17 +220,7 @@ def _all_but(moments: Array, wholes: list[tuple[Totals, Array]], epsilon: Array)
 
 
 def _one_tilt_bound(kind: str, size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array, goal: Array) -> Array:
-    """The upper bound of delta or epsilon by one tilt; NumPy's only.
-
-    D(eps) <= M(t) e^(-t eps) max over y > 0 of (1 - e^-y) e^(-t y), which is what ``tilt_bound`` says.
-    """
-    theta, (below, above) = plan.theta, parts_of(size, plan, groups, counts)
-    moment, lost = log_moments(above, theta[None])[0], failures(totals(below), totals(above))[1]
-    # A dozen operations, each off by a unit of one of these: t log(1 + 1 / t) is at most 1.
-    sizes = np.abs(moment) + 2.0 + np.log1p(theta) + (theta * np.abs(goal) if kind == "delta" else np.abs(np.log(goal)))
-    moment = moment + 32.0 * UNIT * sizes
-    if kind == "delta":
-        found = np.exp(np.clip(tilt_bound(kind, theta, moment, goal), -704.0, 0.0))  # underflow is no upper bound
-        return np.minimum(inflated(found, 1e-12) + lost, 1.0)
-    left = np.maximum(goal * (1.0 - 4.0 * UNIT) - lost, 0.0)
-    return np.maximum(inflated(tilt_bound(kind, theta, moment, left), 16.0 * UNIT), 0.0)
+    """The upper bound of delta or epsilon by one tilt; NumPy's only."""
+    theta, (below, above) = plan.theta[None], parts_of(size, plan, groups, counts)
+    lost = failures(totals(below), totals(above))[1]
+    return bound_by_moments(kind, theta, log_moments(above, theta), lost, goal)

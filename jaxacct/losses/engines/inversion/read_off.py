@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, iterated, product
+from jaxacct._numerics.arrays import Array, array_module, iterated, product, shared
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.inversion.integrand import Integrand
+from jaxacct.losses.engines.inversion.saddle_point import tilt_bound
 
 _ITERATIONS = 16
 _CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
@@ -73,16 +74,20 @@ def aliases(integrand: Integrand, epsilon: Array) -> Array:
     return inflated(each[:n].min(0) + each[n:].min(0), 1e-9)
 
 
-def chernoff(integrand: Integrand, epsilon: Array) -> Array:
-    """Chernoff's bound M(t) e^(-t eps) of a hockey stick, at the tilts for which M is known."""
-    i = integrand
-    xp = array_module(epsilon)
-    linear = i.tilts * epsilon
-    log_bound = i.log_moments - linear + 4.0 * UNIT * (xp.abs(i.log_moments) + xp.abs(linear))
-    log_bound = xp.where(xp.isnan(log_bound), np.inf, log_bound).min(0)
-    # Underflow is no upper bound.
-    bound = inflated(xp.exp(xp.clip(log_bound, -704.0, 700.0)), 1e-12)
-    return xp.where(xp.isnan(bound), np.inf, bound)
+def bound_by_moments(kind: str, tilts: Array, moments: Array, lost: Array, goal: Array) -> Array:
+    """An upper bound of delta or epsilon by upper bounds of log moments at tilts, both of shape ``(N, B)``.
+
+    D(eps) <= M(t) e^(-t eps) max over y > 0 of (1 - e^-y) e^(-t y), which is what ``tilt_bound`` says. A dozen
+    operations, each off by a unit of one of these sizes: t log(1 + 1 / t) is at most 1.
+    """
+    xp, t = array_module(goal), array_module(tilts).where(tilts > 0, tilts, np.inf)
+    sizes = xp.abs(moments) + 2.0 + xp.log1p(t) + (t * xp.abs(goal) if kind == "delta" else xp.abs(xp.log(goal)))
+    moments = moments + 32.0 * UNIT * sizes
+    if kind == "delta":
+        found = tilt_bound(kind, t, moments, goal).min(0)
+        return xp.minimum(inflated(xp.exp(xp.clip(found, -704.0, 0.0)), 1e-12) + lost, 1.0)  # underflow is no bound
+    left = xp.maximum(goal * (1.0 - 4.0 * UNIT) - lost, 0.0)
+    return xp.maximum(inflated(tilt_bound(kind, t, moments, left), 16.0 * UNIT).min(0), 0.0)
 
 
 def summed(integrand: Integrand, epsilon: Array) -> Sums:
@@ -132,12 +137,14 @@ def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
     return _Curve(*possible(lower, upper, epsilon[..., -1, :]), found.value + known.failed, found.slope)
 
 
+@shared
 def read_delta(integrand: Integrand, known: Known, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta at ``epsilon``, shape ``(B,)``."""
     xp = array_module(epsilon)
     sides = integrand.real.shape[0]
     found = _read(integrand, known, xp.broadcast_to(epsilon, (sides, *epsilon.shape)))
-    high = xp.minimum(found.upper, xp.maximum(chernoff(integrand, epsilon) + known.lost, LEAST))
+    moments = bound_by_moments("delta", integrand.tilts, integrand.log_moments, known.lost, epsilon)
+    high = xp.minimum(found.upper, xp.maximum(moments, LEAST))
     high = xp.where(epsilon >= known.largest, known.lost, high)
     floor = known.floor + known.failed
     low = xp.where(floor > found.lower, floor, found.lower)
@@ -163,6 +170,7 @@ def newton(
     return new, low, high, xp.abs(new - at)
 
 
+@shared
 def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     i = integrand
@@ -212,6 +220,7 @@ def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array)
     high = xp.where(highs[1 : n + 1] <= delta, above, np.inf).min(0)
     low = xp.where(lows[n + 1 : -1] > delta, below, 0.0).max(0)
     high = xp.where(highs[-1] <= delta, 0.0, high)
+    high = xp.minimum(high, bound_by_moments("epsilon", i.tilts, i.log_moments, known.lost, delta))
     # No finite loss is above the largest, and an infinite one that is likelier than delta leaves no epsilon.
     high = xp.where((known.lost <= delta) & (known.largest < high), xp.maximum(known.largest, 0.0), high)
     low = xp.where(known.failed > delta, np.inf, low)

@@ -13,7 +13,7 @@ from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.engines.inversion.composed_transform import times
 from jaxacct.losses.engines.inversion.saddle_point import best_tilt, estimate, searched_between, steeper, tilt_bound
 from jaxacct.losses.engines.lines.taper import log_taper_above, reach_of
-from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.base import Pair, sorted_survey
 from jaxacct.mechanisms.pairs.cells import placed, with_edge
 
 _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last time
@@ -55,7 +55,7 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
     out, as the inversion leaves them out: otherwise they decide at large tilts.
     """
     xp = array_module(goal)
-    whole = [_sorted_survey(group) for group in groups]
+    whole = [sorted_survey(group) for group in groups]
     many, log_runs = each_group(counts, groups), xp.log(counts.sum(-1))
 
     def composed(each: Iterable[Array]) -> Array:
@@ -127,17 +127,6 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
     return Plan(theta, epsilon, log_delta, xp.sqrt(k2))
 
 
-def _sorted_survey(pair: Pair) -> Survey:
-    survey = pair.survey()
-    xp = array_module(survey.losses)
-    # Points without mass say nothing of where mass is.
-    massive = survey.log_masses > -np.inf
-    largest = xp.where(massive, survey.losses, -np.inf).max(-1, keepdims=True)
-    losses = xp.where(massive, survey.losses, largest)
-    order = xp.argsort(losses, -1)
-    return tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses))
-
-
 def _that_matter(surveys: list[Survey], log_share: Array) -> list[Survey]:
     """The surveys without losses that are rarer than exp(``log_share``), nor small ones that are too rare.
 
@@ -173,7 +162,7 @@ def each_group(counts: Array, groups: tuple[Pair, ...]) -> list[Array]:
 
 def cell_edges(group: Pair, plan: Plan, log_share: Array, counts: Array, size: int) -> Array:
     """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
-    losses, whole = _sorted_survey(group)
+    losses, whole = sorted_survey(group)
     xp = array_module(losses)
     common = _tails(whole) > xp.exp(xp.maximum(log_share, -700.0))[:, None, None]
     log_masses, cut = xp.where(common, whole, -np.inf), xp.where(common, -np.inf, whole)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, product
+from jaxacct._numerics.arrays import Array, array_module, product, shared
 from jaxacct._numerics.rounding import UNIT
 
 _TABLE = 2**15  # numbers in a table, at most
@@ -27,6 +27,7 @@ class Transform(NamedTuple):
     error: Array
 
 
+@shared(static=("nodes",))
 def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
     """In float64, at ``nodes`` multiples of ``spacing``, shape ``(B,)``; ``nodes`` is a power of 2.
 

@@ -28,6 +28,7 @@ Runs = list[tuple[Pair, int]]  # pairs of one setting, and how often each runs
 MOST_RUNS = 2.0**53  # beyond which counts are no whole numbers
 _SECOND, _MOST = 256, 2048  # points of a law that tell how wide bounds are; the most
 _PASSES = 5
+_VAGUE = 0.1  # relative width of bounds that may have been aimed at the wrong place
 _TIGHT = {"epsilon": 1e-4, "delta": 4e-4}  # relative width that ends it, and that the number of points aims at
 _DEEP, _DEEP_TIGHT = 1e-12, 4e-3  # a delta below which that width will do
 
@@ -84,7 +85,7 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
         wanted = _DEEP_TIGHT if kind == "delta" and bounds[1] < _DEEP else _TIGHT[kind]
         if width <= wanted or bounds[1] <= enough or size == _MOST:
             break
-        size = _larger(size, width / wanted)
+        size = _larger(size, width, wanted)
         # What was wide was aimed at the wrong place: next time between the bounds.
         between = math.sqrt(bounds[0]) * math.sqrt(bounds[1]) if bounds[0] > 0 else bounds[1]
         if kind == "delta":
@@ -94,11 +95,12 @@ def _answer(kind: str, runs: Runs, goal: float, enough: float) -> tuple[float, f
     return bounds
 
 
-def _larger(size: int, times: float) -> int:
-    """The number of points of the next pass: widths fall with its square, and are so many times too large."""
+def _larger(size: int, width: float, wanted: float) -> int:
+    """The number of points of the next pass: widths fall with its square, and vague bounds do not say by how much."""
     if size < _SECOND:
         return _SECOND
-    return min(64 * math.ceil(1.1 * size * min(times, 16.0) ** 0.5 / 64), _MOST)
+    more = min(1.1 * (width / wanted) ** 0.5, 2.0 if width > _VAGUE else np.inf)
+    return min(64 * math.ceil(min(size * more, _MOST) / 64), _MOST)
 
 
 def _largest(runs: Runs) -> float:

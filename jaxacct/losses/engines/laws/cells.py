@@ -134,16 +134,19 @@ def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
         turned = mixed_loss_up(xp.where(add, -loss, loss), rate, rest, add ^ down)
         return xp.where(add, -turned, turned)
 
+    # Below an edge of the law from above some losses may have been counted in the cell above it.
+    room = loss_room(inner.loss_error(), xp.where(xp.isfinite(at), xp.abs(at), 0.0))
+    ratio = xp.where(cells.least[0] > 0, _log_ratio(cells), -np.inf)
+    size = at.shape[-1]
+    found = outer(xp.concatenate([ratio, at - room, at + room], -1), np.arange(3 * size - 1) < 2 * size - 1)
+    ratio, low, high = found[..., : size - 1], found[..., size - 1 : 2 * size - 1], found[..., 2 * size - 1 :]
+
     # Below.
     held = deflated(mixed(cells.least), units)
-    ratio = xp.where(cells.least[0] > 0, _log_ratio(cells), -np.inf)
-    ratio = xp.where(held > 0, outer(ratio, np.True_), edges[..., :-1])
+    ratio = xp.where(held > 0, ratio, edges[..., :-1])
     below = Law(ratio, held, xp.broadcast_to(pair.infinity(), held.shape[:-1]))
 
-    # Above. The edges where losses of the sample may be at the highest; below an edge some may have been counted in
-    # the cell above it.
-    room = loss_room(inner.loss_error(), xp.where(xp.isfinite(at), xp.abs(at), 0.0))
-    low, high = outer(xp.stack([at - room, at + room]), np.array([True, False]).reshape(2, *[1] * at.ndim))
+    # Above. The edges where losses of the sample may be at the highest.
     high = running_greatest(high)
     (p, q), q_least = cells.most, cells.least[1]
     left, growth = at[..., :-1], xp.exp(xp.minimum(high[..., :-1], 700.0))

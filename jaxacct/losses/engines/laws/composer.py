@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, filled_up, shared
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
 from jaxacct.losses.engines.laws.sums import composed
-from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.base import Pair, sorted_survey
 from jaxacct.mechanisms.pairs.cells import placed, with_edge
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
@@ -105,16 +105,12 @@ class Rough(NamedTuple):
 
 
 def rough_of_run(pair: Pair) -> Rough:
-    """From the pair's survey. Points without mass say nothing of where mass is."""
-    survey = pair.survey()
-    xp = array_module(survey.losses)
-    massive = survey.log_masses > -np.inf
-    largest = xp.where(massive, survey.losses, -np.inf).max(-1)
-    losses = xp.where(massive, survey.losses, xp.where(xp.isfinite(largest), largest, 1.0))
-    order, slack = xp.argsort(losses), 2.0 * pair.loss_error()
-    return Rough(losses[order], survey.log_masses[order], slack, pair.max_loss(), pair.anchor())
+    """From the pair's survey; with the axes of its settings in front."""
+    losses, log_masses = sorted_survey(pair)
+    return Rough(losses, log_masses, 2.0 * pair.loss_error(), pair.max_loss(), pair.anchor())
 
 
+@shared
 def rough_of_sum(first: Law, second: Law) -> Rough:
     """Of the sum of two losses, whose laws are from above."""
     xp = array_module(first.losses)
@@ -128,6 +124,7 @@ def rough_of_sum(first: Law, second: Law) -> Rough:
     return Rough(losses, xp.log(xp.concatenate([none, masses, none])), slack, ends[1], np.nan * ends[1])
 
 
+@shared(static=("size",))
 def edges_of(rough: Rough, aim: Aim, size: int) -> Array:
     """Where a law is cut into ``size`` cells."""
     losses, log_masses, slack, most, anchor = rough
@@ -144,7 +141,7 @@ def edges_of(rough: Rough, aim: Aim, size: int) -> Array:
 def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
     """A law, sorted by loss, on so many points: neighbours are one, and points without mass fill it up."""
     xp, group = array_module(losses), -(-losses.size // points)
-    more = (0, group * points - losses.size)
-    losses, masses = xp.pad(losses, more, mode="edge").reshape(-1, group), xp.pad(masses, more).reshape(-1, group)
+    losses = filled_up(losses, group * points, losses[-1:]).reshape(-1, group)
+    masses = filled_up(masses, group * points, 0.0 * masses[-1:]).reshape(-1, group)
     total = masses.sum(-1)
     return xp.where(total > 0, (masses * losses).sum(-1) / xp.where(total > 0, total, 1.0), losses[:, 0]), total

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, filled_up
+from jaxacct._numerics.arrays import program as jnp
 from jaxacct._numerics.manual_axes import cond, fori_loop, while_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
@@ -26,7 +26,7 @@ from jaxacct.losses.engines.laws.composer import (
     rough_of_sum,
     sketched,
 )
-from jaxacct.losses.engines.laws.sums import composed
+from jaxacct.losses.engines.laws.sums import composed, composed_in_program
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
@@ -47,11 +47,11 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
     Leaves of groups have shape ``(B, parts of the group)``, ``counts`` ``(B, K)``, in the order of the groups.
     """
 
-    def one(row: tuple[tuple[Pair, ...], Array, Array, Bounds]) -> Bounds:
-        groups, counts, goal, known = row
-        roughs = _roughs(groups)
+    def one(row: tuple[tuple[Pair, ...], list[Rough], Array, Array, Bounds]) -> Bounds:
+        groups, roughs, counts, goal, known = row
+        roughs = _as_of_sums(roughs)
         spread, total = _spread(roughs, counts), counts.sum()
-        hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(groups, counts))
+        hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(roughs.most, counts))
 
         def narrower(state: tuple[Array, Bounds]) -> tuple[Array, Bounds]:
             times, (lower, upper) = state
@@ -71,18 +71,17 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
         counted = whole.all() & (total >= 1.0)
         return while_loop(wide, narrower, (jnp.int32(0), known))[1]
 
-    return jax.lax.map(one, (groups, counts, goal, known))
+    return jax.lax.map(one, (groups, [rough_of_run(group) for group in groups], counts, goal, known))
 
 
-def _roughs(groups: tuple[Pair, ...]) -> Rough:
-    """Of all parts, along one more axis in front, on as many points as that of a sum."""
+def _as_of_sums(roughs: list[Rough]) -> Rough:
+    """The rough laws of all parts, one after the other, on as many points as that of a sum."""
 
-    def sized(pair: Pair) -> Rough:
-        rough = rough_of_run(pair)
+    def sized(rough: Rough) -> Rough:
         losses, masses = sketched(rough.losses, jnp.exp(rough.log_masses), ROUGH_POINTS)
         return rough._replace(losses=losses, log_masses=jnp.log(masses))
 
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *(jax.vmap(sized)(group) for group in groups))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *map(jax.vmap(sized), roughs))
 
 
 def _spread(roughs: Rough, counts: Array) -> Array:
@@ -101,41 +100,41 @@ def _law(groups: tuple[Pair, ...], roughs: Rough, counts: Array, aim: Aim) -> La
     odd = halves - 2.0 * jnp.floor(0.5 * halves) == 1.0  # of each digit and part
     first = kinds * (counts.max() < digits).sum(dtype=np.int32)  # nothing is done before the largest digit of all
 
-    def step(state: tuple[Array, Array, Law, Law]) -> tuple[Array, Array, Law, Law]:
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         index, begun, law, singles = state
         making, place, phase = index < 0, jax.lax.div(index, np.int32(kinds)), jax.lax.rem(index, np.int32(kinds))
         part = jnp.where(making, index + parts, jnp.maximum(phase - 1, 0))
         single, rough = _at((singles, roughs), part)
-        other = _either(phase == 0, law, single)
+        other = jnp.where(phase == 0, law, single)
         wanted = jnp.where(phase == 0, begun, odd[place, part])
-        rough = _either(making, rough, rough_of_sum(_side(law, 1), _side(other, 1)))
-        edges = edges_of(rough, aim, _CELLS)
+        sides = _unpacked(law), _unpacked(other)
+        summed = rough_of_sum(*(Law(*(x[1] for x in side)) for side in sides))
+        edges = edges_of(jax.tree.map(lambda a, b: jnp.where(making, a, b), rough, summed), aim, _CELLS)
 
-        def joined() -> Law:
-            return _stacked(composed(_apart(law), _apart(other), edges))
+        def joined() -> Array:
+            return _packed(composed_in_program(*sides, edges))
 
-        def grown() -> Law:
-            return cond(wanted & begun, joined, lambda: _either(wanted, other, law))
+        def grown() -> Array:
+            return cond(wanted & begun, joined, lambda: jnp.where(wanted, other, law))
 
         found = cond(making, lambda: _of_run(groups, part, edges, single), grown)
         here = (jnp.arange(parts) == part) & making
-        singles = jax.tree.map(lambda x, y: jnp.where(jnp.expand_dims(here, [*range(1, x.ndim)]), y, x), singles, found)
+        singles = jnp.where(here[:, None, None], found, singles)
         after = jnp.where(index == -1, first, index + 1)
-        return after, begun | (wanted & ~making), _either(making, law, found), singles
+        return after, begun | (wanted & ~making), jnp.where(making, law, found), singles
 
-    nothing = Law(jnp.zeros((2, _POINTS)), jnp.zeros((2, _POINTS)), jnp.zeros(2))
-    none = jax.tree.map(lambda x: jnp.zeros((parts, *x.shape)), nothing)
-    start = jnp.int32(-parts), jnp.zeros((), bool), nothing, none
-    return while_loop(lambda state: state[0] < kinds * digits.size, step, start)[2]
+    none = jnp.zeros((2, 2 * _POINTS + 1))
+    start = jnp.int32(-parts), jnp.zeros((), bool), none, jnp.zeros((parts, *none.shape))
+    return _unpacked(while_loop(lambda state: state[0] < kinds * digits.size, step, start)[2])
 
 
-def _of_run(groups: tuple[Pair, ...], part: Array, edges: Array, found: Law) -> Law:
+def _of_run(groups: tuple[Pair, ...], part: Array, edges: Array, found: Array) -> Array:
     """The law of one run of a part on as many points as all others; a program holds that of each group once."""
     first = 0
     for group in groups:
         size = jax.tree.leaves(group)[0].shape[0]
         pair = _at(group, jnp.clip(part - first, 0, size - 1))
-        made, before = lambda: _stacked(_laws_of_run(pair, edges)), lambda: found  # noqa: B023
+        made, before = lambda: _packed(_laws_of_run(pair, edges)), lambda: found  # noqa: B023
         found = made() if len(groups) == 1 else cond(part >= first, made, before)
         first += size
     return found
@@ -153,26 +152,20 @@ def _at(tree: Any, index: Array) -> Any:
     return jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x[index], tree)
 
 
-def _either(condition: Array, one: Any, other: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
+def _packed(both: Laws) -> Array:
+    """Laws from below and from above as one array, of as many points each: a loop carries one, and few operations."""
+
+    def row(law: Law) -> Array:
+        losses = filled_up(law.losses, _POINTS, law.losses[-1:])
+        masses = filled_up(law.masses, _POINTS, 0.0 * law.masses[-1:])
+        return jnp.concatenate([losses, masses, jnp.reshape(law.infinite, 1)])
+
+    return jnp.stack([row(law) for law in both])
 
 
-def _side(law: Law, side: int) -> Law:
-    return jax.tree.map(lambda x: x[side], law)
-
-
-def _apart(law: Law) -> Laws:
-    return Laws(_side(law, 0), _side(law, 1))
-
-
-def _stacked(both: Laws) -> Law:
-    """Laws from below and from above as one, with points of no mass, so that all have the same number of points."""
-
-    def filled(law: Law) -> Law:
-        more = (0, _POINTS - law.losses.size)
-        return Law(jnp.pad(law.losses, more, mode="edge"), jnp.pad(law.masses, more), jnp.asarray(law.infinite))
-
-    return jax.tree.map(lambda *x: jnp.stack(x), filled(both.lower), filled(both.upper))
+def _unpacked(packed: Array) -> Law:
+    """Both laws, along an axis in front."""
+    return Law(packed[:, :_POINTS], packed[:, _POINTS:-1], packed[:, -1])
 
 
 class _Hidden(NamedTuple):
@@ -182,10 +175,9 @@ class _Hidden(NamedTuple):
     largest: Array
 
 
-def _largest(groups: tuple[Pair, ...], counts: Array) -> Array:
-    """No sum of finite losses is above."""
-    each = jnp.concatenate([group.max_loss() for group in groups])
-    largest = inflated(jnp.where(counts > 0, counts * each, 0.0).sum(), 1e-12)
+def _largest(most: Array, counts: Array) -> Array:
+    """No sum of finite losses is above; ``most`` is the largest loss of each part."""
+    largest = inflated(jnp.where(counts > 0, counts * most, 0.0).sum(), 1e-12)
     return jnp.where(jnp.isnan(largest), np.inf, largest)
 
 

@@ -114,6 +114,7 @@ def edges_of(
     return t, mu * (t - 0.5 * mu), log_taper_above(t, cut[..., None])
 
 
+@shared(static=("size",))
 def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Array) -> Points:
     """``size`` equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
 

@@ -193,6 +193,7 @@ def _log_moment(law: _Tilted) -> Array:
     return xp.where(error < 0.5, law.log_total + 2.0 * error, np.inf)
 
 
+@shared(static=("nodes",))
 def quadrature(pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int) -> Quadrature:
     """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
 

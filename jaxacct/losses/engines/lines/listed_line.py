@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.laws.cells import Law
@@ -75,6 +75,7 @@ class ListedLine(NamedTuple):
         size = xp.abs(found) + xp.abs(tilts)[..., None] * xp.abs(self.losses).max(-1) + 700.0
         return found + UNIT * (16.0 + 2.0 * self.losses.shape[-1] + 8.0 * size)
 
+    @shared(static=("nodes",))
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol. An error of a loss turns a term by w times that."""
         losses, log_masses, theta = self.losses, self.log_masses, self.theta[..., None]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.lines.gaussian_points import bases_of, cell_bounds, exponent_at, multiples
@@ -152,6 +152,7 @@ class MixtureLine(NamedTuple):
         found = logsumexp(masses[..., None, None, :] + turned) + log_error[..., None]
         return xp.where(xp.isnan(found), np.inf, found).min(-2)
 
+    @shared(static=("step",))
     def _weighed(self, exponent: Array, step: int) -> tuple[Array, Array, Array, Array, _Loss]:
         """Weights on every ``step``-th point, the log of their total, and relative errors but for the strip's.
 
@@ -182,11 +183,12 @@ class MixtureLine(NamedTuple):
         return weights, log_integral, rounding + 2.0 * outside, masses, loss
 
     def log_moments(self, tilts: Array) -> Array:
-        """See the protocol; from the rule of twice the step."""
+        """See the protocol. In NumPy from the rule of twice the step; a program has one for this and `quadrature`."""
         xp = array_module(tilts)
         exponent = exponent_at(self.reverse, tilts[..., None] + 0.0 * self.theta)
-        coarse = self._replace(step=2.0 * self.step)
-        _, log_integral, relative, masses, _ = self._weighed(exponent, 2)
+        every = 2 if xp is np else 1
+        coarse = self._replace(step=every * self.step)
+        _, log_integral, relative, masses, _ = self._weighed(exponent, every)
         strip = coarse._strip(exponent, masses, xp.zeros_like(exponent)[..., None])[..., 0]
         error = relative + xp.exp(xp.minimum(strip - log_integral, 700.0))
         # The rule's sum is at least (1 - error) of the integral.

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
+from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
 from jaxacct.losses.engines.lines.gaussian_points import exponent_at
@@ -20,7 +21,7 @@ from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, norma
 from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
-from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss, mixed_loss_error
 
 _NODES = 64  # of a panel
 _PHASE = 45.0  # radians that half a panel turns by at most
@@ -65,6 +66,7 @@ class SampledLaplaceLine(NamedTuple):
         """Nothing is left out; the largest loss is the pair's."""
         return Totals(0.0, 0.0, 0.0, 0.0, self.most)
 
+    @shared(static=("panels",))
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.
 
@@ -78,7 +80,7 @@ class SampledLaplaceLine(NamedTuple):
         inner = xp.log(0.25 * eps) - 0.5 * (eps + m[..., 1:-1]) + log_weights
         base = xp.concatenate([atoms[..., :1], inner, atoms[..., 1:]], -1)
         psi = mixed_loss(m, q, rest)
-        off = self.off[..., None] + UNIT * (96.0 * xp.abs(psi) + 16.0 * (1.0 + eps - xp.log(q)))  # and of the rate
+        off = mixed_loss_error(m, self.off[..., None] + 4.0 * UNIT * xp.abs(m), q, psi)
         logs = base + exponent[..., None] * psi
         error = UNIT * (64.0 + 8.0 * xp.abs(base) + 4.0 * xp.abs(exponent[..., None] * psi)) + 4.0 * self.off[..., None]
         return logs, psi, off, error + (1.0 + xp.abs(exponent[..., None])) * off
@@ -97,10 +99,11 @@ class SampledLaplaceLine(NamedTuple):
             value = exponent[..., None, None] * mixed_loss(x, q[..., None], rest[..., None]) - 0.5 * x
             largest.append(value)
         modulus = logsumexp(xp.maximum(*largest).swapaxes(-1, -2))
-        shrunk = xp.minimum(exponent, 0.0)[..., None] * xp.log(xp.cos(0.5 * xp.minimum(y, 3.1)))
         far = eps + half * (along - 1.0)
         steep = xp.exp(xp.log(q) + far - mixed_loss(far, q, rest))
-        turn = inflated(xp.where(steep < 0.5, steep, 1.0), 1e-9) * y
+        steep = inflated(xp.where(steep < 0.5, steep, 1.0), 1e-9)
+        turn, bent = steep * y, xp.where(steep < 0.5, steep * (1.0 - steep), 0.25)
+        shrunk = 0.5 * xp.minimum(exponent, 0.0)[..., None] * log1p(-4.0 * bent * xp.sin(0.5 * xp.minimum(y, 3.1)) ** 2)
         log_error = modulus + shrunk + log_rule_error(_NODES) + xp.log(0.25 * half) - 0.5 * eps + 1e-9
         log_error = xp.where(y < 3.1, log_error, np.inf)
         return (log_error[..., None, :] + turn[..., None, :] * frequencies[..., None]).min(-1)

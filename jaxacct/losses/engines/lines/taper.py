@@ -26,6 +26,8 @@ _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1,
 HIDDEN = 1e-307
 """More than what three numbers lose that underflow to 0: see ``left_out``."""
 
+_LEAST_LEFT_OUT = -700.0  # log of the least probability that is left out
+
 HALF_LOG_2PI = 0.9189385332046728
 
 CURVATURE = 1.0 + 1.0 / _SOFT**2
@@ -81,9 +83,12 @@ def left_out(pair: GaussianPair, cut: Array) -> Array:
 
 
 def reach_of(log_mass: Array) -> Array:
-    """How far beyond the mean of a normal law a taper may leave out about exp(``log_mass``)."""
+    """How far beyond the mean of a normal law a taper may leave out about exp(``log_mass``).
+
+    inf where that is next to what underflow hides, of which no part may be left out.
+    """
     xp = array_module(log_mass)
-    return _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))
+    return xp.where(log_mass < _LEAST_LEFT_OUT, np.inf, _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0)))
 
 
 def tail_left_out(cut: Array, mean: Array) -> Array:
