@@ -83,7 +83,7 @@ GROUPS = {
         ),
         "Samples, users and sequences": (
             "PoissonSampled", "SampledWithoutReplacement", "SampledWithReplacement", "TruncatedPoisson",
-            "RandomAllocation", "Shuffled", "UserLevel", "Composed", "PrivateSelection",
+            "RandomAllocation", "Shuffled", "UserLevel", "group_of", "Composed", "PrivateSelection",
         ),
         "Known only by a guarantee": (
             "PureDP", "ApproximateDP", "GDP", "ZeroConcentratedDP", "RenyiDP", "FromTables", "FromProfile",
@@ -110,7 +110,7 @@ GROUPS = {
         "Train": ("make_step", "init_state", "from_flax", "fit", "TrainState", "StepReport", "accuracy"),
         "In a loop of one's own": (
             "noisy_gradient", "filtered_aggregate", "select", "poisson_sample", "clipped_gradient_sum",
-            "per_example_gradients", "add_gaussian_noise",
+            "per_example_gradients", "add_gaussian_noise", "adaptive_clip",
         ),
         "Keys": ("seeded_keys", "fresh_keys", "secure_keys", "step_keys", "RootKeys"),
         "Devices, resumes, reports": ("shard_examples", "replicate", "durable_run", "make_report", "demo"),
@@ -122,6 +122,11 @@ GROUPS = {
             "Doubling",
         ),
         "When to stop": ("AboveThreshold", "SparseVector", "PlainGaussian", "PublicScore", "stopped_by"),
+        "What it costs": (
+            "ExPostResult", "PureExPost", "ApproximateExPost", "ProbabilisticExPost", "RenyiExPost", "ZCDPExPost",
+            "GDPExPost", "RenyiOdometer", "compose", "convert", "post_process", "ex_ante", "approximate_epsilon",
+            "bayes_factor",
+        ),
     },
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}

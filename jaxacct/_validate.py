@@ -77,7 +77,7 @@ def is_key(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """``value`` as an error may show it: no more than 200 characters, and no random key."""
+    """``value`` as an error may show it: no more than 200 characters, and no random key; a tracer by its shape."""
     try:
         leaves = jax.tree.leaves(value)
     except (ValueError, TypeError, RecursionError, SystemError):
@@ -86,6 +86,8 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} that holds random keys"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, Tracer):
+        return f"a traced {jax.typeof(value)}"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 

@@ -130,9 +130,10 @@ class GumbelReduction:
     """The exponential mechanism with noise reduction: the best candidate under Gumbel noise that shrinks.
 
     Release i is a position, drawn with probability proportional to exp(epsilons_i u / (2 sensitivity)): the exponential
-    mechanism at epsilons_i exactly. The first i releases together are pure ex-post private at d epsilons_i, d the
-    number of *different* positions among them, at most one less than there are candidates. See `gumbel_path`. Fresh
-    draws cost epsilons_1 + ... + epsilons_i instead; under `ZCDPExPost`, an eighth of the sum of their squares.
+    mechanism at epsilons_i, but for the rounding of noise in float64. The first i releases together are pure ex-post
+    private at d epsilons_i, d the number of *different* positions among them, at most one less than there are
+    candidates. See `gumbel_path`. Fresh draws cost epsilons_1 + ... + epsilons_i instead; under `ZCDPExPost`, an eighth
+    of the sum of their squares.
 
     Attributes:
         scores: u, shape (candidates,), at least 2.

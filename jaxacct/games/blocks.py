@@ -73,6 +73,9 @@ def _below_lines(excess: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     # Points are off by the roundings of their loss and of its exponential, for any slope.
     highest = np.abs(slope[:, 0]) * gamma[inside[:, -1]]
     error = 16 * EPS * (curve.max(-1) + highest * (1.0 + np.log(gamma[-1])))
-    inner = np.minimum((left - error)[1:], (right - error)[:-1])
+    left, right = left - error, right - error
+    # A line that is clipped at one end only would be no line: its chord is above a curve that ends inside the cell.
+    used = (left > 0) & (right > 0)
+    left, right = np.where(used, left, 0.0), np.where(used, right, 0.0)
     # Beyond its ends nothing is claimed of a curve.
-    return np.maximum(np.concatenate([[0.0], inner, [0.0]]), 0.0)
+    return np.concatenate([[0.0], np.minimum(left[1:], right[:-1]), [0.0]])

@@ -32,6 +32,7 @@ import numpy as np
 from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
 
 from jaxacct import _validate, accounting
+from jaxacct._printing import rounded_up
 from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, rate_of_engine, valid_step
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
@@ -96,8 +97,8 @@ class CertifiedAccountant(IAccountant):
         if self._unchecked:
             warnings.warn(
                 f"{self._unchecked} steps are charged as if every record were in every batch, because their "
-                f"loader was not seen to draw Poisson samples: epsilon {found:.4g} at delta {float(delta):g}. Where it "
-                "does, call accountant.sampled_by(loader) before the first step",
+                f"loader was not seen to draw Poisson samples: epsilon {rounded_up(found, 4)} at delta "
+                f"{float(delta):g}. Where it does, call accountant.sampled_by(loader) before the first step",
                 RuntimeWarning,
                 stacklevel=2,
             )

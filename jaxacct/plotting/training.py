@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._printing import rounded_up
+
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Draws ``report``, as :func:`jaxacct.training.make_report` returns it, to ``path`` (a PNG)."""
@@ -33,8 +35,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
     privacy = report["privacy"]["filter"]
     note = "" if privacy["is_bound"] else " (asymptotic, not a bound)"
     above.set_title(
-        f"{report['data']['name']}, {report['settings']['filter']} filter: "
-        f"epsilon {privacy['epsilon']:.3g} at delta {report['delta']:g}{note}",
+        f"{report['data'].get('name', 'data')}, {report['budget'].partition('(')[0]} filter: "
+        f"epsilon {float(rounded_up(privacy['epsilon'], 3)):g} at delta {report['delta']:g}{note}",
         fontsize=11,
     )
     points = [100.0 * value for value in evaluations["accuracy"]]

@@ -7,7 +7,7 @@ from fractions import Fraction as F
 import numpy as np
 import pytest
 
-from jaxacct import ApproximateDP, FromTables, Gaussian, PoissonSampled, RandomizedResponse
+from jaxacct import ApproximateDP, FromTables, Gaussian, Laplace, PoissonSampled, RandomizedResponse
 from jaxacct.adversary import cost_of_adaptivity
 from tests import finite
 
@@ -88,6 +88,20 @@ def test_targets_at_the_ends_of_a_lattice_are_enclosed(epsilon, blocks):
     found = cost_of_adaptivity(queries, epsilon, 0.1, blocks=blocks, relation="remove")
     assert 0 <= found.epsilon.lower <= found.epsilon.upper
     assert found.epsilon.upper > 0.9 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1.96, 1.965, 1.97])
+def test_no_loss_is_claimed_beyond_the_largest_one_wherever_it_lies_between_lattice_points(epsilon):
+    """Two runs at most: H(e^x) <= P(both losses > x - 1) (1 - e^(x - 2)), and a loss is the largest one half the time.
+
+    P(loss > 1 - g) = 1/2 + (1 - e^(-g / 2)) / 2 for Laplace noise of scale 1.
+    """
+    found = cost_of_adaptivity([Laplace(1.0), Laplace(1.0)], epsilon, 0.05, blocks=64)
+    assert found.states == 6
+    gap = np.linspace(0.0, 0.1, 500)
+    truth = np.expm1(-gap) * -((0.5 - np.expm1(-gap / 2) / 2) ** 2)
+    assert np.all(found.hockey_stick(2.0 - gap).lower <= truth + 1e-12)
+    assert found.hockey_stick(1.8).lower > 0.03
 
 
 def test_wrong_arguments_are_named():

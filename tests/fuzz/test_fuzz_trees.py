@@ -104,6 +104,7 @@ def measured(**arguments):
 
 CASES = {
     "accuracy": case(measured, functions=("logits",), logits=logits, x=X, y=Y),
+    "adaptive_clip": case(training.adaptive_clip, quantile=0.5, start=1.0, learning_rate=0.2, weight=0.1),
     "add_clipped": case(
         training.add_clipped,
         sound=sums,

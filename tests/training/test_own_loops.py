@@ -89,6 +89,11 @@ def test_what_a_loss_returns_beside_its_value_is_dropped_from_every_release():
         training.per_example_gradients(both, PARAMS, DATA)
 
 
+def test_a_loss_of_a_whole_batch_is_named_by_its_shape_and_not_by_a_tracer():
+    with pytest.raises(ValueError, match=r"one real number for one example, got a traced float32\[3\]"):
+        training.per_example_gradients(lambda params, row: params["w"] * row, PARAMS, DATA)
+
+
 def test_select_keeps_several_trees_at_once_and_refuses_trees_of_other_kinds():
     new = (PARAMS, SGD.init(PARAMS), training.seeded_keys(1), jnp.int32(1))
     old = (jax.tree.map(lambda leaf: leaf - 1, PARAMS), SGD.init(PARAMS), training.seeded_keys(2), jnp.int32(0))

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from matplotlib.figure import Figure
 
 import jaxacct
 from jaxacct import filters
 from jaxacct.training import (
+    Budget,
     FitResult,
     StepRecord,
     accuracy,
@@ -21,6 +23,7 @@ from jaxacct.training import (
     plan_budget,
     privacy_rows,
     realised_mechanism,
+    schedules,
     seeded_keys,
     table,
     write_report,
@@ -153,6 +156,26 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     assert set(written) - set(report) == {"seal", "sha256"}
     assert files[3].read_bytes()[:4] == b"\x89PNG"
     assert sorted(path.name for path in files[0].parent.iterdir()) == sorted([*names, "filter.json"])
+
+
+def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp_path, monkeypatch):
+    own, schedule = filters.renyi(2.0, 1e-5, order=8.0), schedules.constant(4.0, 0.1, 3)
+    run = outcome([record(number, 4.0) for number in (1, 2, 3)])
+    about = {"delta": 1e-5, "data": {}, "settings": {}, "seeded": False}  # nothing has to be said of itself
+    report = make_report(run, Budget(own, schedule, "divergence"), **about)
+    assert report["report"]["epsilon"] == float(own.guarantee.epsilon(1e-5))
+    titles, save = [], Figure.savefig
+
+    def savefig(figure, *args, **kwargs):
+        titles.append(figure.axes[0].get_title())
+        save(figure, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    monkeypatch.setitem(report["privacy"]["filter"], "epsilon", 1.2341)
+    write_report(report, tmp_path, own)
+    assert titles == ["data, renyi filter: epsilon 1.24 at delta 1e-05"]  # rounded up
+    with pytest.raises(ValueError, match=r"from plan_budget, or Budget\(filter, schedule, unit\) of a filter of"):
+        full_report(own, run)
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ Parameters = tuple[ArrayLike, ArrayLike, ArrayLike]
 """Sensitivity, sigma and rate of a query."""
 
 _STATEMENT = (
-    "Asymptotic, not a bound: in the limit of {limit}, and only there, the interaction tends to sqrt(2 "
-    "B)-GDP (f-DP filter paper, Theorem 4.3). At finite parameters the theorem's error Delta carries a "
-    "universal constant that nobody has given, so no epsilon or delta printed from it is guaranteed; on "
-    "the paper's own showcase (q = 0.01, 3650 steps) the epsilon at delta 1e-5 is about 2 % below the "
-    "true one of the fixed schedule. Use filters.renyi where a bound is needed."
+    "Asymptotic, not a bound: in the limit of {limit}, and only there, the interaction tends to sqrt(2 B)-GDP (Tran, "
+    "Koskela, Räisä, Honkela, f-Differential Privacy Filters, Theorem 4.3). At finite parameters the theorem's error "
+    "Delta carries a universal constant that nobody has given, so no epsilon or delta printed from it is guaranteed; "
+    "on the paper's own showcase (q = 0.01, 3650 steps) the epsilon at delta 1e-5 is about 2 % below the true one of "
+    "the fixed schedule. Use filters.renyi where a bound is needed."
 )
 
 

@@ -32,9 +32,9 @@ _REGIMES = ("small", "large")
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian it was charged as, and every "
-    "refusal was obeyed (Theorem 1 of the residue paper). Prices are those of Algorithm 2 of the f-DP filter paper; "
-    "the budget is one for which they are certified for every query of the range (docs/theorems/closed-form.md), with "
-    "rounding counted."
+    "refusal was obeyed (residue filters, arXiv 2602.15815, Theorem 1). Prices are those of Algorithm 2 of Tran, "
+    "Koskela, Räisä, Honkela (f-Differential Privacy Filters); the budget is one for which they are certified for "
+    "every query of the range (docs/theorems/closed-form.md), with rounding counted."
 )
 
 

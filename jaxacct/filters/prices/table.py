@@ -38,11 +38,12 @@ from jaxacct.mechanisms.base import as_mechanism
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian or the entry that it was charged "
-    "as, and every refusal was obeyed. The profile bounds the worst case of all adaptive analysts (Lemma 1 of the "
-    "residue paper on filters: the least curve that dominates every one of them) from above, because each price was "
-    "certified: the promise for the budget left after the query, composed with the query, stays below the promise for "
-    "the budget before it, at every epsilon (docs/proofs/filters.md, 4 and 5, docs/theorems/prices.md), with "
-    "discretisation, truncation and rounding counted. So was each price of a query that the table does not have."
+    "as, and every refusal was obeyed. The profile bounds the worst case of all adaptive analysts (the least curve "
+    "that dominates every one of them: residue filters, arXiv 2602.15815, Theorem 1 and Lemma 1) from above, because "
+    "each price was certified: the promise for the budget left after the query, composed with the query, stays below "
+    "the promise for the budget before it, at every epsilon (docs/proofs/filters.md, 4 and 5, "
+    "docs/theorems/prices.md), with discretisation, truncation and rounding counted. So was each price of a query that "
+    "the table does not have."
 )
 
 

@@ -38,7 +38,8 @@ _MOST_STATES = 200_000
 _FREE = (
     "The whole interaction is within the budget's curve, plus {slack:g}, if each query is the declared family's member "
     "it was charged as, given all earlier outputs, and every refusal was obeyed: the natural filter is free for this "
-    "family and budget ({reason}; residue filters, arXiv 2602.15815, Theorems 6 to 8, and f-DP filters, Theorem 3.6)."
+    "family and budget ({reason}; residue filters, arXiv 2602.15815, Theorems 6 to 8, and Tran, Koskela, Räisä, "
+    "Honkela, f-Differential Privacy Filters, Theorem 3.6)."
 )
 _NOT_FREE = (
     "The whole interaction has this profile, NOT the budget's: the natural filter is not known to be free for this "

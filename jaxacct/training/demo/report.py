@@ -66,10 +66,18 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
       guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
     """
     _validate.instance(FitResult, outcome=outcome)
-    _validate.instance(Budget, budget=budget)
+    _check_budget(budget)
     _validate.scalar(_validate.probability, delta=delta)
     why = why_a_diagnostic(budget.schedule.is_adaptive, outcome.stopped, outcome.attempts)
     return rows_of(outcome.records, budget.filter, delta, why, budget.sampler)
+
+
+def _check_budget(budget: object) -> None:
+    if not isinstance(budget, Budget):
+        raise ValueError(
+            "budget must be a training.Budget, from plan_budget, or Budget(filter, schedule, unit) of a filter of your "
+            f"own, got {_validate.shown(budget)}"
+        )
 
 
 def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: Runs | None) -> dict[str, Report]:
@@ -133,14 +141,14 @@ def make_report(
 
     Args:
         outcome: from :func:`jaxacct.training.fit`.
-        budget: from :func:`jaxacct.training.plan_budget`.
+        budget: from :func:`jaxacct.training.plan_budget`; of a filter of your own ``Budget(filter, schedule, unit)``.
         delta: where epsilon is quoted.
         data: description of the data set, public; ``name`` is its name.
         settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
     _validate.instance(FitResult, outcome=outcome)
-    _validate.instance(Budget, budget=budget)
+    _check_budget(budget)
     _validate.instance(dict, data=data, settings=settings)
     if not isinstance(seeded, bool):
         raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
