@@ -12,6 +12,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, UserLevel
+from jaxacct.mechanisms.parameters import whole_steps
 
 _LEAST_RATE = 1e-12  # of a user's records; smaller ones count as this
 
@@ -41,9 +42,10 @@ def charged_as(noise: float, rate: float, records: int) -> PoissonSampled | User
 
 
 def parts_of(query: object) -> list[tuple[object, Array]]:
-    """Each mechanism of a query and how often it runs."""
+    """Each mechanism of a query and how often it runs, NaN where some traced number is no number of runs."""
     if isinstance(query, Composed):
-        return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
+        with jax.enable_x64(True):
+            return [(p, n * whole_steps(steps)) for part, steps in query.parts() for p, n in parts_of(part)]
     return [(query, 1.0)]
 
 

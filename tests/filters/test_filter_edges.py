@@ -122,3 +122,23 @@ def test_an_index_that_only_rounding_or_wrapping_makes_a_member_is_refused():
         assert not bool(fits), index
         assert after.counts.tolist() == [0, 0]
     assert all(bool(budget.update(index, budget.init())[0]) for index in (0, 1, np.int64(1), 1.0, np.uint8(0)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: filters.closed_form(sigma=2.0, rate=0.1, epsilon=1.0, delta=1e-4),
+        lambda: filters.sampled_gaussian(sigma=2.0, rate=0.1, epsilon=1.0, delta=1e-4),
+        lambda: filters.menu([PoissonSampled(Gaussian(2.0), 0.1)], epsilon=1.0, delta=1e-4, points=512),
+        lambda: filters.renyi(3.0, 1e-3, order=4.0),
+    ],
+)
+def test_compiled_compositions_whose_numbers_of_runs_make_no_sense_are_refused(make):
+    filter = make()
+    query = PoissonSampled(Gaussian(2.0), 0.1)
+    nested = jax.jit(lambda inner, outer: filter.update(Composed([Composed([query], [inner])], [outer]), filter.init()))
+    for runs in ((0.5, 1.0), (0.0, 1.0), (0.5, 2.0), (-1.0, -1.0), (1.5, 2.0), (np.nan, 1.0)):
+        admitted, state = nested(*map(np.float32, runs))
+        assert not admitted, runs
+        assert float(filter.fraction(state)) == 0.0
+    assert nested(np.float32(2.0), np.float32(2.0))[0]
