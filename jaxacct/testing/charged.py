@@ -84,6 +84,8 @@ def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | Non
     for who, (found, trials) in took.items():
         if stats.binom(trials, wanted.rate).sf(found - 1) < _RARE:
             return f"of {who}, {found} of {trials} draws took one in, charged at rate {wanted.rate:.3g}"
+    if wanted.coins and wanted.rate < 1 and (says := _together(drawn, wanted.rate)):
+        return says
     if rows < records:
         return None
     if sizes.max() > wanted.most:
@@ -97,3 +99,18 @@ def wrong_sampler(drawn: np.ndarray, records: int, wanted: Charged) -> str | Non
                 f"{wanted.rate:.3g}) do not give: a shuffle or a sample of fixed size costs another epsilon"
             )
     return None
+
+
+def _together(drawn: np.ndarray, rate: float) -> str | None:
+    """A sentence about two rows that come together, or never do, more often than with coins of their own."""
+    draws, rows = drawn.shape
+    alike = np.array([np.sum(drawn == drawn[:, [row]], axis=0) for row in range(rows)])
+    law = stats.binom(draws, rate**2 + (1 - rate) ** 2)
+    rare = np.where(np.eye(rows), 1.0, np.minimum(law.sf(alike - 1), law.cdf(alike)))
+    one, other = np.unravel_index(np.argmin(rare), rare.shape)
+    if not drawn[:, one].any() or not drawn[:, other].any() or rare[one, other] > _RARE / rows**2:
+        return None
+    return (
+        f"rows {one} and {other} had the same part in {alike[one, other]} of {draws} draws, which independent coins "
+        f"(charged at rate {rate:.3g}) do not give"
+    )

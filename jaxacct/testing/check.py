@@ -12,7 +12,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.testing.charged import Charged, charged, wrong_sampler
 from jaxacct.testing.findings import Checked, Leak
-from jaxacct.testing.noise import noise_leaks, noise_variances
+from jaxacct.testing.noise import noise_leaks, noise_spread
 from jaxacct.testing.pairs import NOT_FINITE, RELATIONS, Neighbours, opposite
 from jaxacct.testing.pairs import neighbours as made_neighbours
 from jaxacct.testing.releases import NOISE, PUBLIC
@@ -24,7 +24,7 @@ _ROWS = 32  # whose part in samples is watched
 _ROUNDING = 1e-5  # what programs of other shapes may differ by
 
 _UNSEEN = (
-    "what the step keeps, prints, logs or times outside of what it returns, and runs that were thrown away",
+    "what the step keeps, logs or times outside of what it returns and tells callbacks, and runs that were thrown away",
     "the quality of the generator, who knows the keys, and keys that another step or another run uses again",
     "records, parameters and sizes other than those tried, and other compilers and devices",
     "low bits of noise in floating point, and leaks that the program shows only for data that nobody tried",
@@ -96,7 +96,7 @@ class _Check:
         self.programs: dict[Any, Program] = {}
         self.program = self.of(data)
         self.found, self.secret = self.program.found, private
-        self.variances, self.slack = noise_variances(self.program, data, keys)
+        self.spread = noise_spread(self.program, data, keys)
         self.leaks: dict[tuple[str, str], Leak] = {}
         self.changed: dict[str, dict[str, str]] = {}  # why, then where and how
         self.moved = 0.0
@@ -112,7 +112,8 @@ class _Check:
 
     def answer(self, pairs: list[Neighbours], replaced: float) -> Checked:
         self.repeats()
-        for leak in noise_leaks(self.program, self.data, self.keys, self.variances):
+        self.told()
+        for leak in noise_leaks(self.program, self.data, self.keys, self.spread.variances):
             self.leaks.setdefault((leak.kind, leak.where), leak)
         self.open = [place for place, path in enumerate(self.program.paths) if not self.is_told(place, path)]
         for pair in pairs:
@@ -124,8 +125,8 @@ class _Check:
             self.add("output", where, f"{where}{more}: {why} ({how})")
         if self.moved < 0.5:
             unseen.append(f"the clip: no record moved releases by more than {self.moved:.2g} of what was charged")
-        if self.slack > 1:
-            share = 100 * (self.slack - 1)
+        if self.spread.slack > 1:
+            share = 100 * (self.spread.slack - 1)
             unseen.append(f"the noise's scale to better than {share:.0f} %, and how its entries depend on each other")
         critical, rest = (
             tuple(leak for leak in self.leaks.values() if (leak.severity == "critical") is is_critical)
@@ -133,6 +134,12 @@ class _Check:
         )
         names = tuple(pair.name for pair in pairs)
         return Checked(critical, rest, self.moved, len(self.found.cuts), names, tuple(unseen))
+
+    def told(self) -> None:
+        """Whether the step tells the host of private values while it runs."""
+        if self.found.told:
+            says = "private values go to a callback (a print, perhaps): show the host releases only"
+            self.add("output", "", f"{says}; the callback is in {', '.join(sorted(self.found.told))}")
 
     def repeats(self) -> None:
         """Whether the step is one program, and the replay computes what it computes."""
@@ -187,8 +194,10 @@ class _Check:
 
         ``allowed`` is relative to what the relation allows.
         """
-        square = 0.0
-        for number, (variance, *inputs) in enumerate(zip(self.variances, quiet.inputs, moved.inputs, strict=True)):
+        changes = []
+        for number, (variance, *inputs) in enumerate(
+            zip(self.spread.variances, quiet.inputs, moved.inputs, strict=True)
+        ):
             where, (a, b) = self.program.place(number), (np.asarray(each, np.float64) for each in inputs)
             if not np.array_equal(np.isfinite(a), np.isfinite(b)):
                 says = f"{where} is not finite where {pair.name}: noise hides nothing of that"
@@ -197,9 +206,9 @@ class _Check:
             change = np.where(np.isfinite(a), a - b, 0.0)
             if bare := int(np.sum((change != 0) & (variance == 0))):
                 self.add("noise", where, f"{bare} entries of {where} depend on the data and have no noise")
-            square += np.sum(change**2 / np.where(variance > 0, variance, np.inf))
-        share = float(np.sqrt(square)) * self.wanted.sigma
-        relative = share / (self.wanted.moves * self.steps**0.5 * (self.slack + _TOLERANCE) * allowed)
+            changes.append(change)
+        share = self.spread.size(changes) * self.wanted.sigma
+        relative = share / (self.wanted.moves * self.steps**0.5 * (self.spread.slack + _TOLERANCE) * allowed)
         if relative > max(self.moved, 1.0):
             says = (
                 f"where {pair.name}, releases move by {relative:.4g} times what a noise multiplier of "
@@ -250,6 +259,9 @@ class _Check:
                 for row, pair in enumerate(changed):
                     moved = self.program.run(pair.other, key, 0.0, released=released)
                     drawn[number, row] = self.move(pair, quiet, moved, replaced) > 0
+                    if number == 0:  # pairs may have changed no row but the last
+                        runs = (self.program.run(rows, key, released=released) for rows in (self.data, pair.other))
+                        self.outputs(pair, *(run.outputs for run in runs))
             if says := wrong_sampler(drawn, records, self.wanted):
                 self.add("sampler", "", f"the sampler is not the one that was charged: {says}")
             if self.wanted.rate < 1 and records <= _ROWS:

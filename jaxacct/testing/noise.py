@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,31 @@ from jaxacct.testing.replay import Program, Seen
 _SIGMAS = 6.0  # how far from its expectation an estimate may be
 _DRAWS = 64  # runs where a variance has to be estimated
 _MOST = 100_000  # entries that are compared with one another
+_MOST_SINGLE = 512  # normal numbers that are turned on one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """How the noise of all releases is spread.
+
+    Attributes:
+        variances: of every entry of every release.
+        slack: by what factor deviations may be too small; 1 where they are exact.
+        whitening: what makes entries, in deviations of their own, independent; None where they are so.
+    """
+
+    variances: list[np.ndarray]
+    slack: float = 1.0
+    whitening: np.ndarray | None = None
+
+    def size(self, changes: list[np.ndarray]) -> float:
+        """How far changes of the releases are, in deviations of the noise."""
+        scaled = [
+            (change / np.sqrt(np.where(variance > 0, variance, np.inf))).ravel()
+            for change, variance in zip(changes, self.variances, strict=True)
+        ]
+        flat = np.concatenate(scaled) if scaled else np.zeros(0)
+        return float(np.linalg.norm(flat if self.whitening is None else self.whitening @ flat))
 
 
 def _noise(program: Program, data: Any, key: Any, gains: Any = 1.0, *, signs: bool = False) -> list[np.ndarray]:
@@ -28,23 +54,55 @@ def _each(program: Program, data: Any, key: Any, signs: bool) -> Iterator[list[n
         yield _noise(program, data, key, gains, signs=signs)
 
 
-def noise_variances(program: Program, data: Any, keys: list[Any]) -> tuple[list[np.ndarray], float]:
-    """The variance of the noise in every entry of every release, and by what factor it may be too small.
+def _covariance(program: Program, data: Any, keys: list[Any]) -> np.ndarray | None:
+    """The covariance of all entries, if the normal numbers are few and it is the same for two keys."""
+    shapes = [source.aval.shape for source in program.found.sources]
+    if max(sum(map(np.prod, shapes)), sum(cut.aval.size for cut in program.found.cuts)) > _MOST_SINGLE:
+        return None
+    found = []
+    for key in keys[:2]:
+        rows = []
+        for which, shape in enumerate(shapes):
+            for entry in np.ndindex(shape):
+                gains = [np.zeros(each) for each in shapes]
+                gains[which][entry] = 1.0
+                rows.append(np.concatenate([x.ravel() for x in _noise(program, data, key, gains, signs=True)]))
+        table = np.stack(rows)
+        found.append(table.T @ table)
+    return found[0] if np.allclose(*found, rtol=1e-3, atol=1e-3 * np.max(np.diag(found[0]))) else None
+
+
+def _from_covariance(program: Program, covariance: np.ndarray) -> Spread:
+    shapes = [cut.aval.shape for cut in program.found.cuts]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    diagonal = np.diag(covariance)
+    variances = [part.reshape(shape) for part, shape in zip(np.split(diagonal, ends[:-1]), shapes, strict=True)]
+    scales = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
+    # A direction without noise counts as one of a thousandth of it: rounding is less, and a record's part is more.
+    return Spread(variances, 1.0, vectors.T / np.sqrt(np.maximum(values, 1e-6))[:, None])
+
+
+def noise_spread(program: Program, data: Any, keys: list[Any]) -> Spread:
+    """How the noise of all releases is spread.
 
     Draws are turned on one by one and replaced by their signs. Where each entry is made of one entry of a draw, the
-    square of what comes is its share of the variance exactly, whatever the key.
+    square of what comes is its share of the variance exactly, whatever the key. Where not, the single numbers of the
+    draws are turned on, if they are few, for the covariance of all entries; else variances are estimated.
     """
     if not program.found.cuts:
-        return [], 1.0
+        return Spread([])
     runs: list[list[np.ndarray]] = []
     for key in keys[:_DRAWS]:
         runs.append([np.sum(np.square(parts), axis=0) for parts in zip(*_each(program, data, key, True), strict=True)])
         if len(runs) == 2 and all(np.allclose(a, b, rtol=1e-3) for a, b in zip(*runs, strict=True)):
-            return runs[0], 1.0
+            return Spread(runs[0])
+        if len(runs) == 2 and (covariance := _covariance(program, data, keys)) is not None:
+            return _from_covariance(program, covariance)
     pooled = [np.mean(rows, axis=0) for rows in zip(*runs, strict=True)]
     # Where entries have about one variance, take it from them all: one entry's own is too uncertain.
     pooled = [np.where(each > 0, np.mean(each), 0.0) if np.all(each > 0) else each for each in pooled]
-    return pooled, 1 + _SIGMAS / np.sqrt(len(runs) * max(min(each.size for each in pooled), 1))
+    return Spread(pooled, 1 + _SIGMAS / np.sqrt(len(runs) * max(min(each.size for each in pooled), 1)))
 
 
 def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np.ndarray]) -> list[Leak]:
@@ -52,13 +110,14 @@ def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np
     keys = keys[:4]
     runs = [program.run(data, key) for key in keys]
     leaks = [*_key_leaks(runs[0]), *_law_leaks(runs)]
-    noise, twice = [_noise(program, data, key) for key in keys], _noise(program, data, keys[0], 2.0)
+    # A negative factor: sizes and order of draws are no linear functions of them, either.
+    noise, turned = [_noise(program, data, key) for key in keys], _noise(program, data, keys[0], -2.0)
     for number, variance in enumerate(variances):
         where, scale = program.place(number), np.sqrt(np.max(variance, initial=0.0))
         first = noise[0][number]
         if scale and all(np.array_equal(first, run[number]) for run in noise):
             leaks.append(Leak("randomness", where, f"the noise in {where} is the same for all keys"))
-        if scale and not np.allclose(twice[number], 2 * first, rtol=1e-2, atol=1e-2 * scale):
+        if scale and not np.allclose(turned[number], -2 * first, rtol=1e-2, atol=1e-2 * scale):
             leaks.append(Leak("noise", where, f"the noise in {where} is not Gaussian: it is no sum of normal draws"))
     scales = [np.sqrt(np.where(variance > 0, variance, np.inf)) for variance in variances]
     parts = zip(*(_each(program, data, key, False) for key in keys), strict=True) if scales else ()
@@ -79,8 +138,10 @@ def _repeated(runs: Any, scales: list[np.ndarray]) -> int:
 
 
 def _key_leaks(run: Seen) -> list[Leak]:
-    words = [tuple(row) for array in run.keys for row in np.asarray(array).tolist()]
-    twice = len(words) - len(set(words))
+    words, split = (
+        [tuple(row) for array in used for row in np.asarray(array).tolist()] for used in (run.keys, run.split)
+    )
+    twice = len(words) - len(set(words)) + len(set(words) & set(split))  # what it is split to is made of its bits
     says = f"a key is used for more than one draw of random bits ({twice} too many): they are the same bits"
     return [Leak("key", "", says)] if twice else []
 

@@ -30,8 +30,8 @@ class Neighbours(NamedTuple):
 def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) -> list[Neighbours]:
     """Pairs of neighbours made of ``data``.
 
-    Under ``add_or_remove`` a record comes last, so that no other record changes its row; under ``replace`` one is
-    exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
+    Under ``add_or_remove`` a record comes or goes last, so that no other record changes its row; under ``replace`` one
+    is exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
 
     Args:
         data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
@@ -53,6 +53,8 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
     made, crowds = _records(data), _records(data, seed=1)
     if relation == "add_or_remove":
         pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
+        # What is padded or cut to a multiple may change with one record less, and not with one more.
+        pairs.append(Neighbours("the last record is taken away", data, jax.tree.map(lambda leaf: leaf[:-1], data)))
         more = [(crowd, _append(crowd, row), "is added to") for crowd, row in _crowds(crowds, count)]
     elif relation == "replace_special":
         base = _put(data, -1, null)

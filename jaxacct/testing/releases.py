@@ -17,6 +17,7 @@ from typing import Any
 
 import jax.extend.core as core
 import jax.numpy as jnp
+from jax.interpreters.partial_eval import dce_jaxpr
 
 PUBLIC, NOISE, PRIVATE, MIXED = range(4)
 
@@ -41,6 +42,7 @@ class Releases:
         of_bits: for every output, whether it depends on random bits other than through a release.
         again: positions of outputs that depend on a release and on private values.
         scaled: whether noise is multiplied by something private.
+        told: the operations through which private values go to a callback (a print, perhaps).
     """
 
     cuts: list[Any]
@@ -49,6 +51,7 @@ class Releases:
     of_bits: list[bool]
     again: set[int]
     scaled: bool
+    told: set[str]
 
 
 def releases(flat: core.ClosedJaxpr, private: int) -> Releases:
@@ -71,7 +74,36 @@ def releases(flat: core.ClosedJaxpr, private: int) -> Releases:
     after = _reached(jaxpr, set(), set(cuts), set())
     again = {place for place, atom in enumerate(jaxpr.outvars) if found[place] == PRIVATE and atom in after}
     of_bits = [not isinstance(atom, core.Literal) and atom in bits for atom in jaxpr.outvars]
-    return Releases(order, sources, found, of_bits, again, scaled)
+    # Who knows the bits that noise is made of knows the noise.
+    of_noise = _reached(jaxpr, set(), _bits_of(jaxpr, sources), set(cuts))
+    for place, atom in enumerate(jaxpr.outvars):
+        if found[place] == PUBLIC and not isinstance(atom, core.Literal) and atom in of_noise:
+            found[place] = NOISE
+    return Releases(order, sources, found, of_bits, again, scaled, _told(jaxpr, kinds))
+
+
+def _bits_of(jaxpr: Any, sources: list[Any]) -> set[Any]:
+    """The random bits that normal draws are made of."""
+    needed, bits = set(sources), set()
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(equation.outvars):
+            if equation.primitive.name == "random_bits":
+                bits.update(equation.outvars)
+            else:
+                needed.update(_variables(equation.invars))
+    return bits
+
+
+def _told(jaxpr: Any, kinds: dict[Any, int]) -> set[str]:
+    """The operations with effects on the host, to which anything but public values is given."""
+    found = set()
+    for equation in jaxpr.eqns:
+        if equation.effects:
+            alone = jaxpr.replace(eqns=[equation], outvars=[], debug_info=jaxpr.debug_info.with_unknown_names())
+            only, _ = dce_jaxpr(alone, [])  # of a loop what its callbacks need
+            if any(_kind(atom, kinds) > PUBLIC for kept in only.eqns for atom in kept.invars):
+                found.add(equation.primitive.name)
+    return found
 
 
 def _variables(atoms: Any) -> list[Any]:

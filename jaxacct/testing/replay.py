@@ -23,12 +23,14 @@ class Seen(NamedTuple):
         inputs: the value of every release: what is private in it, plus the noise of this run.
         normal: the normal draws, of variance 1, before any factor.
         keys: the words of the keys that bits were drawn from, one array an operation.
+        split: the words of the keys that were split.
     """
 
     outputs: list[Any]
     inputs: list[Any]
     normal: list[Any]
     keys: list[Any]
+    split: list[Any]
 
 
 class Program:
@@ -56,9 +58,12 @@ class Program:
     ) -> Seen:
         """One run with every normal draw times its gain, or the sign of the draw in its place.
 
+        ``gains`` is one number, or one for each draw, or a list of arrays of the draws' shapes.
+
         With ``released`` the program goes on from these values and not from those that it computes.
         """
-        gains = np.broadcast_to(np.asarray(gains, np.float32), (len(self.found.sources),))
+        gains = gains if isinstance(gains, list | np.ndarray) else [gains] * len(self.found.sources)
+        gains = [np.asarray(gain, np.float32) for gain in gains]
         given = released is not None
         if not given:
             released = [np.zeros(cut.aval.shape, cut.aval.dtype) for cut in self.found.cuts]
@@ -77,15 +82,16 @@ def _replay(
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
     number = {source: place for place, source in enumerate(found.sources)}
     place_of = {cut: place for place, cut in enumerate(found.cuts)}
-    inputs, normal, keys = [], [], []
+    inputs, normal, consumed = [], [], {"random_bits": [], "random_split": []}
 
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
     for equation in jaxpr.eqns:
         arguments = [read(atom) for atom in equation.invars]
-        if equation.primitive.name == "random_bits":
-            keys.append(jax.random.key_data(arguments[0]).reshape(-1, jax.random.key_data(arguments[0]).shape[-1]))
+        if equation.primitive.name in consumed:
+            words = jax.random.key_data(arguments[0])
+            consumed[equation.primitive.name].append(words.reshape(-1, words.shape[-1]))
         for out, value in zip(equation.outvars, evaluated(equation, arguments), strict=True):
             if out in number:
                 scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, value.dtype)
@@ -97,7 +103,7 @@ def _replay(
                 inputs.append(value)
                 value = jnp.where(given, released[place_of[out]], value)
             values[out] = value
-    return [_words(read(atom)) for atom in jaxpr.outvars], inputs, normal, keys
+    return [_words(read(atom)) for atom in jaxpr.outvars], inputs, normal, *consumed.values()
 
 
 def _words(value: Any) -> Any:

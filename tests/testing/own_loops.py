@@ -154,6 +154,30 @@ def momentum_of_what_is_private(data, key, wrong):
     return jax.lax.cond(jax.random.key_data(key)[1] < np.uint32(2**31), run, lambda: (ZEROS, momentum.init(ZEROS)))
 
 
+def noise_in_another_basis(data, key, wrong):
+    """Noise of independent entries is turned by a matrix, which is orthogonal, or has no inverse."""
+    total, back = ravel_pytree(summed(gradients(ZEROS, data)))
+    basis, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(D + 1, D + 1)))
+    if wrong:
+        basis = (np.eye(D + 1) - np.roll(np.eye(D + 1), 1, axis=0)) / 2**0.5
+    return moved(ZEROS, back(total + SIGMA * CLIP * jnp.asarray(basis, jnp.float32) @ jax.random.normal(key, (D + 1,))))
+
+
+def loop_that_prints(data, key, wrong):
+    """A sum in a loop that shows the host how far it is, or what it is at; and the release."""
+
+    def one(carry, row):
+        number, total = carry
+        gradient = clipped(jax.grad(loss)(ZEROS, row))
+        jax.debug.callback(lambda value: None, gradient["b"] if wrong else number)
+        return (number + 1, jax.tree.map(jnp.add, total, gradient)), None
+
+    (_, total), _ = jax.lax.scan(one, (0, jax.tree.map(jnp.zeros_like, ZEROS)), data)
+    release = noised(key, total)
+    jax.debug.callback(lambda value: None, release["b"])
+    return moved(ZEROS, release)
+
+
 USERS = RNG.normal(size=(N, 4, D)).astype(np.float32), RNG.normal(size=(N, 4)).astype(np.float32)
 LOOPS = {
     step.__name__: loop
@@ -162,6 +186,8 @@ LOOPS = {
         for made in (
             Loop(microbatches_that_overlap, Gaussian(SIGMA / 2), relation="replace"),
             Loop(noise_of_one_vector),
+            Loop(noise_in_another_basis),
+            Loop(loop_that_prints),
             Loop(two_steps_with_one_key, steps=2),
             Loop(scale_of_the_loss),
             Loop(users_clipped_by_record, data=USERS),

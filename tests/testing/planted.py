@@ -27,6 +27,8 @@ MISTAKES = {  # and whether the step samples
     "no noise": False,
     "uniform noise": False,
     "truncated noise": False,
+    "sizes of noise": False,
+    "noise in order": False,
     "one key for all leaves": False,
     "one number for a leaf": False,
     "noise of the same key in two leaves of other shapes": False,
@@ -34,12 +36,20 @@ MISTAKES = {  # and whether the step samples
     "noise of NumPy": False,
     "noise is returned": False,
     "loss is returned": False,
+    "first record is returned": False,
     "norm of the clipped sum is returned": False,
     "statistics of the batch": False,
     "second moments of raw gradients": False,
     "skips what is not finite": False,
+    "noise whose sum is zero": False,
+    "bits of the noise are returned": False,
+    "private value goes to a callback": False,
+    "private value goes to a callback of a loop": False,
+    "rows cut to a multiple": False,
     "divided by the number of rows": False,
     "one key for coins and noise": True,
+    "coins of a key that is split for noise": True,
+    "coins in pairs": True,
     "divided by the sample": True,
     "mean of the sample": True,
     "count of the sample is returned": True,
@@ -76,6 +86,8 @@ def sample(key, count, mistake):
             return jnp.broadcast_to(coins[0] < RATE, (count,))
         case "nobody is left out":
             return jnp.ones(count, bool)
+        case "coins in pairs":
+            return jnp.repeat(coins, 2)[:count] < RATE
     return coins < RATE
 
 
@@ -84,6 +96,10 @@ def step(data, key, mistake=None, sampled=False):
     x, y = data
     optimizer, more = optax.adam(0.1), {}
     coins, noise = jax.random.split(key)
+    if mistake == "coins of a key that is split for noise":
+        coins = noise
+    if mistake == "rows cut to a multiple":
+        x, y = x[: len(x) // 4 * 4], y[: len(x) // 4 * 4]
     if mistake == "statistics of the batch":
         x = (x - x.mean(0)) / (x.std(0) + 1e-3)
     gradients = jax.vmap(jax.grad(loss), (None, 0))(PARAMS, (x, y))
@@ -120,10 +136,19 @@ def step(data, key, mistake=None, sampled=False):
             draws = {name: 3**0.5 * jax.random.uniform(keys[name], (6,), minval=-1) for name in keys}
         case "truncated noise":
             draws = {name: jax.random.truncated_normal(keys[name], -1.5, 1.5, (6,)) for name in keys}
+        case "sizes of noise":
+            draws = jax.tree.map(jnp.abs, draws)
+        case "noise in order":
+            draws = jax.tree.map(jnp.sort, draws)
         case "one key for all leaves":
             draws = {name: jax.random.normal(noise, (6,)) for name in keys}
         case "noise of the same key in two leaves of other shapes":
             draws["w"] = jax.random.normal(keys["v"], (7,))[:6]
+        case "noise whose sum is zero":
+            draws = {name: (z - z.mean()) * (6 / 5) ** 0.5 for name, z in draws.items()}
+        case "bits of the noise are returned":
+            more = jax.random.uniform(noise, (6,), minval=-0.999, maxval=0.999)
+            draws["v"] = 2**0.5 * jax.lax.erf_inv(more)
         case "one number for a leaf":
             draws["v"] = jnp.broadcast_to(jax.random.normal(keys["v"]), (6,))
         case "a key of its own":
@@ -140,10 +165,16 @@ def step(data, key, mistake=None, sampled=False):
     updates, state = optimizer.update(gradient, optimizer.init(PARAMS), PARAMS)
     params = optax.apply_updates(PARAMS, updates)
     match mistake:
+        case "private value goes to a callback":
+            jax.debug.callback(lambda value: None, jnp.mean(y))
+        case "private value goes to a callback of a loop":
+            jax.lax.map(lambda value: jax.debug.callback(lambda value: None, value), y)
         case "noise is returned":
             more = draws
         case "loss is returned":
             more = jnp.mean(jax.vmap(loss, (None, 0))(PARAMS, (x, y)))
+        case "first record is returned":
+            more = jax.tree.map(lambda leaf: leaf[0], data)
         case "norm of the clipped sum is returned":
             more = optax.tree.norm(total)
         case "count of the sample is returned":
