@@ -97,7 +97,7 @@ def _concrete(batch: Narrowing) -> Answer:
     if open_.size:
         open_ = _by_small_sizes(batch, open_)
     # One direction after the other: what is no worse needs no narrow bounds.
-    wide = [_by_laws(batch, _by_large_sizes(batch, own)) for own in batch.by_direction(open_) if own.size]
+    wide = [_by_laws_and_large_sizes(batch, own) for own in batch.by_direction(open_) if own.size]
     open_ = np.concatenate([open_[:0], *wide])
     if open_.size:
         known = batch.lower[open_], batch.upper[open_]
@@ -134,8 +134,15 @@ def _by_small_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     return members
 
 
-def _by_large_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
-    """Inverts on more frequencies where bounds are not tight, or the last ones halved their width.
+def _by_laws_and_large_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
+    """Inverts on many frequencies, then composes laws; of few runs laws first. Returns who is wide all the same."""
+    left = _by_laws(batch, _by_large_sizes(batch, members, _FEW))
+    few = batch.counts[left].sum(-1) <= _FEW
+    return np.append(left[~few], _by_large_sizes(batch, left[few], 0)) if few.any() else left
+
+
+def _by_large_sizes(batch: Narrowing, members: np.ndarray, few: int) -> np.ndarray:
+    """Inverts on more frequencies where the last ones halved the bounds' width, or more than ``few`` runs are wide.
 
     Returns the members that are not tight.
     """
@@ -143,7 +150,7 @@ def _by_large_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
     sizes = _LARGE + (_FINE if decays(batch.groups) else _LONG)
     left, before = [members[:0]], np.full(batch.goal.size, np.inf)
     for size in sizes if has_lines(batch.groups) else ():
-        wide = ~batch.settled(members) & (batch.counts[members].sum(-1) > _FEW) & (size not in _LONG)
+        wide = ~batch.settled(members) & (batch.counts[members].sum(-1) > few) & (size not in _LONG)
         more = wide | (batch.width(members) <= 0.5 * before[members])
         left.append(members[~more])
         members = members[more]
