@@ -155,7 +155,7 @@ def main() -> None:
         found["rows"][name], found["summary"][name] = rows, summarized(rows)
         print(name, json.dumps(found["summary"][name], indent=1), flush=True)
         if given.out:
-            given.out.with_suffix(".json").write_text(json.dumps(found) + "\n")
+            given.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
             pictured(found["rows"], given.out.with_suffix(".png"))
 
 
