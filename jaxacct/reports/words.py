@@ -224,7 +224,7 @@ def _why_not(name: str, row: dict[str, Any], number: dict[str, Any]) -> str:
 
 
 def _cell(value: object) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    return ("none" if value is None else str(value)).replace("|", "\\|").replace("\n", " ")
 
 
 def _ends(values: list[float]) -> list[float] | None:

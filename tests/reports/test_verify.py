@@ -373,6 +373,7 @@ def test_no_key_is_in_anything_that_a_report_writes(folder):
     names = {name for path in folder.rglob("*") for name in [path.name]}
     assert {"report.md", "report.json", "history.csv", "budget.png", "filter.json", "journal"} <= names
     words = (folder / "report.md").read_text()
+    assert "None" not in words
     for part in ("one training example", "Poisson", "clipped by itself to an L2 norm of 1", "started 2 times"):
         assert part in words, part
     assert jax.__version__ in words
