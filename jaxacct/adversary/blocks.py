@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, UNIT, deflated
+from jaxacct.games.blocks import lines_below
 from jaxacct.losses.compare.suprema import infimum
 from jaxacct.losses.curves.conversions import pld_excess
 from jaxacct.losses.curves.pld import PLD
@@ -30,7 +31,7 @@ from jaxacct.mechanisms.base import Mechanism
 _PLAYS = 48  # blocks that the whole budget holds, about
 _NODES = (1400, 2600)
 _LONGER = 1.25  # a block's length may be so many times the least one, where that rounds its price less
-_FINE = 5  # of a cell's parts; odd, so that one is in the middle
+_FINE = 5  # of a cell's parts
 _MOST_QUERIES = 5  # that the analyst plays: of more, evenly many by cost
 _FINER = 5  # a short block has so many times fewer runs
 
@@ -121,21 +122,10 @@ def _blocks(query: Mechanism, cost: float, nodes: int, grid: LossGrid) -> list[_
 def _below(query: Mechanism, runs: int, grid: LossGrid) -> PrivacyProfile:
     """The curve of so many runs from below, for `remove`, linear in gamma between points of ``grid``.
 
-    Composed on a lattice five times finer. Its piece in the middle of a cell is a line below the convex curve; at a
-    point of ``grid`` the lower one of its two cells' lines counts.
+    Composed on a lattice five times finer, and put on ``grid`` by one line in each cell (`lines_below`).
     """
-    h, n = grid.spacing / _FINE, grid.size
-    fine = LossGrid(h, grid.lowest * _FINE, (n - 1) * _FINE + 1)
+    fine = LossGrid(grid.spacing / _FINE, grid.lowest * _FINE, (grid.size - 1) * _FINE + 1)
     block = Composed([query], runs) if runs > 1 else query
     law = PLD.from_mechanism(block, "lower", relation="remove", grid=fine)
-    excess = np.asarray(pld_excess(law, fine))
-    half = _FINE // 2
-    first, second = excess[half::_FINE][: n - 1], excess[half + 1 :: _FINE][: n - 1]
-    rise = (second - first) / math.expm1(h)  # of the line, over the middle's first gamma
-    low = first + rise * math.expm1(-half * h)
-    high = first + rise * math.expm1((half + 1) * h)
-    ends = np.minimum(np.append(low, np.inf), np.concatenate([[np.inf], high]))
-    sizes = np.maximum(first, second)
-    sizes = np.maximum(np.append(sizes, 0.0), np.concatenate([[0.0], sizes]))
-    found = np.maximum(ends - 64 * _FINE * EPS * sizes, 0.0)
-    return unchecked(PrivacyProfile, excess=found, grid=grid, bound="lower")
+    excess = lines_below(np.asarray(pld_excess(law, fine)), np.exp(fine.losses), _FINE)
+    return unchecked(PrivacyProfile, excess=excess, grid=grid, bound="lower")

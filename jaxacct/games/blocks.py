@@ -53,7 +53,7 @@ def block_laws(block: Mechanism, grid: LossGrid, relation: str) -> list[tuple[La
         upper = PrivacyProfile.from_mechanism(block, "upper", relation=name, grid=fine)
         lower = PrivacyProfile.from_mechanism(block, "lower", relation=name, grid=fine)
         chords = np.asarray(upper.excess)[::_FINER]
-        lines = _below_lines(np.asarray(lower.excess), np.exp(fine.losses))
+        lines = lines_below(np.asarray(lower.excess), np.exp(fine.losses), _FINER)
         sides = [
             unchecked(PrivacyProfile, excess=excess, grid=grid, bound=bound)
             for excess, bound in ((chords, "upper"), (lines, "lower"))
@@ -62,11 +62,11 @@ def block_laws(block: Mechanism, grid: LossGrid, relation: str) -> list[tuple[La
     return found
 
 
-def _below_lines(excess: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-    """Every 16th point of a curve whose chords lie below those of ``excess``."""
-    inside = np.arange(0, excess.size - 1, _FINER)[:, None] + np.arange(_FINER + 1)
+def lines_below(excess: np.ndarray, gamma: np.ndarray, finer: int) -> np.ndarray:
+    """Every ``finer``-th point of a curve whose chords lie below those of ``excess``, given at the points ``gamma``."""
+    inside = np.arange(0, excess.size - 1, finer)[:, None] + np.arange(finer + 1)
     curve, steps = excess[inside], gamma[inside] - gamma[inside[:, :1]]
-    middle = slice(_FINER // 2, _FINER // 2 + 2)
+    middle = slice(finer // 2, finer // 2 + 2)
     slope = np.diff(curve[:, middle]) / np.diff(steps[:, middle])
     left = (curve - slope * steps).min(-1)
     right = left + slope[:, 0] * steps[:, -1]
