@@ -1,5 +1,8 @@
 """A ledger with charges in it, for tests that damage it."""
 
+import contextlib
+import sqlite3
+
 import pytest
 
 from jaxacct import Ledger, filters
@@ -20,5 +23,13 @@ def path(tmp_path):
 def altered(path, *statements):
     """Runs SQL on the file as somebody with an editor would, who puts the guards back."""
     store = File(path.parent)
+    before = contents(path)
     with store.unguarded():
         store.run(*statements)
+    assert contents(path) != before
+
+
+def contents(path):
+    """All that the file says, as SQL."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
