@@ -19,7 +19,7 @@ from jaxacct.summaries.curve import ROUNDING, Questions, deltas_at, half_curve, 
 
 WELL = 0.01  # the regret up to which mu tells the whole curve (Gomez et al. 2025)
 _CELLS = 96  # of the first lattice
-_ROUNDS = 6  # in which cells that decide are cut into
+_ROUNDS = 5  # in which cells that decide are cut into
 _PIECES = 4  # pieces,
 _AT_ONCE = 128  # of one setting at most
 _HALVINGS = 30
@@ -87,14 +87,14 @@ def gdp_summary(
     reached = np.isfinite(points.upper[-1]) & (points.upper[-1] <= delta_aside * (1.0 + 1e-6))
     # Just before the epsilon at which delta is delta_aside, it is above.
     nearest = np.where(points.lower[0] > 0, nearest, 0.0)
-    for left in reversed(range(_ROUNDS)):
-        most = _at_points(points, delta_aside)
-        fails, (small, cells, tail) = _fails(most, points, delta_aside), _regret(most, points)
+    most, fails, (small, cells, tail) = _of_points(points, delta_aside)
+    for _ in range(_ROUNDS):
         wide = (cells - small) / np.maximum(_SHARE * small, _NARROW)
-        open_ = (fails | (wide > 1.0)) & reached
-        if not left or not open_.any():
+        score = np.where(reached & (fails | (wide > 1.0)), wide + 1e9 * fails, -1.0)
+        if not (score > 0).any():
             break
-        points = _refined(points, np.where(open_, wide + 1e9 * fails, -1.0), asked)
+        points = _refined(points, score, asked)
+        most, fails, (small, cells, tail) = _of_points(points, delta_aside)
     if fails.any():
         most = np.where(fails.any(0), _enough(points, delta_aside, most), most)
         small, cells, tail = _regret(most, points)
@@ -121,6 +121,12 @@ class _Points(NamedTuple):
     at: Array
     lower: Array
     upper: Array
+
+
+def _of_points(points: _Points, aside: float) -> tuple[Array, Array, tuple[Array, Array, Array]]:
+    """A little more than the mu that the points ask for, the cells in which it is too small, and its regret."""
+    most = _at_points(points, aside)
+    return most, _fails(most, points, aside), _regret(most, points)
 
 
 def _refined(points: _Points, score: Array, asked: Questions) -> _Points:
