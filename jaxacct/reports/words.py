@@ -122,8 +122,8 @@ def paragraphs(run: Run) -> list[str]:
     else:
         promise = (
             "Whoever sees all intermediate models, the final one and the account learns about any single training "
-            f"example at most what ({up(run.epsilon)}, {delta})-differential privacy allows, for adding or "
-            "removing one example. This is the number to report."
+            f"example at most what differential privacy with epsilon {up(run.epsilon)}, delta {delta} allows, for "
+            "adding or removing one example. This is the number to report."
         )
     parts = [f"{run.name}: DP-SGD on {count}, {run.steps:,} steps. {promise} The unit of privacy is one example."]
     noise = "unknown" if run.noise is None else spread(run.noise)

@@ -82,8 +82,9 @@ def filtered_aggregate(
 
     The update is (sum of clipped gradients + noise) / (rate * size): the expected size of the sample, never the
     realised one. The sum is exact (:mod:`jaxacct.training.gradients.fixed_point`). Updates may also be a
-    ``FixedPointSum`` from :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm (one that moves as
-    ``clip.at(optax.tree.get(opt_state, "clip_norm"))``), which microbatches and shards; the last step of an approximate GDP filter, which needs a smaller clip norm, is then refused.
+    ``FixedPointSum`` from :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm, which microbatches and
+    shards; one that moves is ``clip.at(optax.tree.get(opt_state, "clip_norm"))`` at present. The last step of an
+    approximate GDP filter, which needs a smaller clip norm, is then refused.
 
     Two updates from one state would use a step's noise twice; the loop must avoid that.
 
@@ -110,8 +111,9 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_roots(keys)
-    moves = isinstance(clip_norm, AdaptiveClip)
-    _validate.scalar(_check.clip_norms, clip_norm=clip_norm.norm if moves else clip_norm)
+    moving = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
+    first_norm: Any = clip_norm if moving is None else moving.norm
+    _validate.scalar(_check.clip_norms, clip_norm=first_norm)
     _validate.whole(size=size)
     then = optax.identity() if then is None else then
     _validate.methods("init", "update", then=then)
@@ -166,7 +168,7 @@ def filtered_aggregate(
 
         def take() -> tuple[Any, FilteredAggregateState]:
             total, released = updates, state.released
-            clip = clip_norm.at(released.clip_norm) if moves else clip_norm
+            clip = clip_norm if moving is None else moving.at(released.clip_norm)
             if not summed:
                 mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
                 start = fixed_point.empty_sum(added_by_each(clip, shapes), rows)
