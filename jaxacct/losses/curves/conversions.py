@@ -135,7 +135,7 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Any:
     xp = array_module(values, infinite)
     if bound == "upper":
         return xp.clip(values - identity + rounding, 0.0, xp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
-    # The law's own curve is a line on every cell. Where gamma < 1 it may dip below the identity, if mass was left out: a
+    # The law's own curve is a line on every cell. At gamma < 1 it may dip below the identity, if mass was left out: a
     # line that is clipped at one end only would be no line, and counts as none.
     signed = values - identity - rounding
     inside = (signed > 0.0) | (losses >= 0.0)
