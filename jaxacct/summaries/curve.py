@@ -22,6 +22,8 @@ FARTHEST = 600.0  # of the lattice: exp of it is a number
 
 _ALL_BUT = 1.001  # times the infinite losses, delta where the lattice may end
 _TWO = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+_BOTH = {name: both for both, names in _TWO.items() for name in names}
+_REVERSED = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Half(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """Bounds of ``epsilon(delta)`` and, for each direction, of ``delta(epsilon)``."""
+    """Bounds of ``epsilon(delta)`` of the worse direction, and of ``delta(epsilon)`` of each."""
 
     epsilon: Callable[[ArrayLike], tuple[Array, Array]]
     delta: Callable[[Array], list[tuple[Array, Array]]]
@@ -71,7 +73,8 @@ class Questions(NamedTuple):
 def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = False) -> Questions:
     """What can be asked of ``one``, a mechanism or the guarantee of a filter, whose lower bounds are trivial.
 
-    ``joint`` is for the larger of both directions alone, which costs less.
+    A direction is followed by its reversal, which has its negative epsilons. ``joint`` is for the larger of both alone,
+    which costs less.
 
     Raises:
         ValueError: ``one`` is neither, or traced.
@@ -79,9 +82,11 @@ def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = Fa
     if _validate.is_traced((one, steps)):
         raise ValueError("mechanism must have concrete parameters, got traced ones")
     if isinstance(one, Mechanism):
-        names = [relation] if joint else _TWO.get(relation, [relation])
+        both = _BOTH.get(relation, relation)
+        alone = [relation, _REVERSED[relation]] if relation in _REVERSED else [relation]
+        names = [both] if joint else _TWO.get(relation, alone)
         return Questions(
-            lambda d: epsilon(one, d, steps=steps, relation=relation),
+            lambda d: epsilon(one, d, steps=steps, relation=both),
             lambda e: [delta(one, e, steps=steps, relation=name) for name in names],
         )
     if hasattr(one, "delta") and hasattr(one, "epsilon"):
@@ -94,10 +99,11 @@ def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = Fa
     raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
 
 
-def half_curve(asked: Questions, points: int, last: float | tuple[float, ...]) -> Half:
+def half_curve(asked: Questions, points: int, last: float | tuple[float, ...], farthest: float = FARTHEST) -> Half:
     """``points`` equal cells from epsilon 0 to where delta is ``last``, or next to nothing but infinite losses.
 
-    Of several ``last`` the first for which epsilon is finite; infinite losses count after the first of them.
+    They end at ``farthest`` at the latest. Of several ``last`` the first for which epsilon is finite; infinite losses
+    count after the first of them.
     """
     reach, there, nearest = np.zeros(()), np.ones(()), None
     first, *others = np.atleast_1d(last).tolist()
@@ -110,10 +116,10 @@ def half_curve(asked: Questions, points: int, last: float | tuple[float, ...]) -
         nearest = low if nearest is None else nearest
         new = (reach == 0) & np.isfinite(found)
         reach, there = np.where(new, np.maximum(found, 1e-9), reach), np.where(new, d, there)
-    at = np.clip(reach, 1e-9, FARTHEST) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
+    at = np.clip(reach, 1e-9, farthest) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
     lower, upper = deltas_at(asked, at)
     # Where epsilon is the lattice's end, delta is the one that was asked for: a second bound of it.
-    end = np.minimum(upper[:, -1], np.where(reach <= FARTHEST, there, 1.0))
+    end = np.minimum(upper[:, -1], np.where(reach <= farthest, there, 1.0))
     upper[:, -1] = np.maximum(end, lower[:, -1])
     return Half(at, lower, upper, np.asarray(nearest))
 
@@ -126,7 +132,14 @@ def deltas_at(asked: Questions, at: Array) -> Array:
     return np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides]).swapaxes(0, 1)
 
 
-def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1) -> Curve:
+def curve_of(
+    one: Any,
+    relation: str,
+    points: int,
+    last: float | tuple[float, ...],
+    steps: ArrayLike = 1,
+    farthest: float = FARTHEST,
+) -> Curve:
     """The curve up to where delta is ``last``, on ``points`` a side: see :func:`half_curve`.
 
     ``relation`` is as for `jaxacct.delta`; ``"add_or_remove"`` has two directions, and so has ``"replace_special"``.
@@ -136,7 +149,7 @@ def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ..
     Raises:
         ValueError: as :func:`questions`.
     """
-    at, lower, upper, _ = half_curve(questions(one, relation, steps), points, last)
+    at, lower, upper, _ = half_curve(questions(one, relation, steps), points, last, farthest)
     if relation == "replace" and isinstance(one, Mechanism) and len(witness(one, relation)._sides(relation)) > 1:
         lower = np.zeros_like(lower)
     # H_P|Q(-e) = 1 - exp(-e) + exp(-e) H_Q|P(e): the other direction's.
@@ -144,6 +157,8 @@ def curve_of(one: Any, relation: str, points: int, last: float | tuple[float, ..
         np.concatenate([(-np.expm1(-at[1:]) + np.exp(-at[1:]) * side[::-1, 1:])[:, ::-1], side], 1)
         for side in (lower, upper)
     ]
+    if relation in _REVERSED and isinstance(one, Mechanism):
+        both = [side[:1] for side in both]
     return Curve(np.concatenate([-at[:0:-1], at]), *both)
 
 

@@ -68,7 +68,7 @@ def gdp_summary(
     Args:
         mechanism: a mechanism or the guarantee of a filter, with concrete parameters; arrays are settings.
         steps: how often it runs, any shape.
-        relation: as for `jaxacct.delta`.
+        relation: as for `jaxacct.delta`; one direction has the mu of both, because mu-GDP is symmetric.
         delta_aside: above 0 and below 1.
 
     Raises:

@@ -99,3 +99,9 @@ def test_noise_for_a_mu_is_calibrated():
     assert found.parameter == pytest.approx(1 / 1.5, rel=2e-3)
     with pytest.raises(ValueError, match="least"):
         jaxacct.attacks.calibrate(Gaussian, of_mu, 1.5, least=1.0)
+
+
+def test_one_direction_has_the_mu_of_both():
+    run = PoissonSampled(Gaussian(0.8), 0.3)
+    both, add = (jaxacct.gdp_summary(run, relation=name, delta_aside=1e-6) for name in ("add_or_remove", "add"))
+    assert add.mu == both.mu
