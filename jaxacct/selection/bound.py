@@ -21,6 +21,7 @@ Count = Poisson | NegativeBinomial | Table
 _PLACES = 700  # in each of two dimensions, of which at least _ADDED are no corners of one run's curve
 _ADDED = 300
 _FAR = 60.0  # below its largest: from where on log phi' is next to nothing
+_EVEN = 1000  # trapezoids, which are above a convex function
 _ROWS = 32  # of a table, which stay in a processor's cache
 _MOVED = 1e-13  # more than the rounding of a difference of places
 _ROUGH = 1e-8  # relative: differences of u, in a derivative that may change by 1e7 of itself for each unit
@@ -44,20 +45,22 @@ class WorstOrder:
         # The event's places t, and the shares under P there, which begin with the infinite losses.
         some = np.unique(np.concatenate([z, np.interp(z, most, t)]))
         some = _apart(count, 1.0 - np.interp(some, t, most), 1.0 - some, some, number)
-        self.t = np.append(0.0, np.unique(np.concatenate([t[t <= some[-1]], some])))
-        self.v = np.append(0.0, np.interp(self.t[1:], t, most))
-        self.rest = float(count.generating(1.0 - self.v[-1]) - count.generating(np.zeros(())))
+        self.t = np.unique(np.concatenate([t[t <= some[-1]], some]))
+        self.v = np.interp(self.t, t, most)
+        infinite = count.derivative(_inside(1.0 - self.v[0] * np.linspace(0.0, 1.0, _EVEN + 1) + _MOVED))
+        beyond = float(count.generating(1.0 - self.v[-1]) - count.generating(np.zeros(())))
+        self.rest = self.v[0] * np.mean(0.5 * (infinite[1:] + infinite[:-1])) * (1.0 + ROUNDING) + max(beyond, 0.0)
         # What stands above the event, b down to where phi' is next to nothing: from there on it costs nothing.
         some = np.unique(np.concatenate([z, 1.0 - np.interp(1.0 - z, most, t)]))
         some = 1.0 - _apart(count, np.interp(1.0 - some, t, most), 1.0 - some, some, number)
         self.b = np.unique(np.concatenate([t[t >= some[-1]], some]))
         above = np.interp(self.b, t, most)
         used = np.append(self.b[1:], 1.0) > np.append(0.0, self.t[:-1])[:, None]  # some cell around it has b above t
-        gain = _extended(count, above - self.v[:, None] + _MOVED) * (1.0 + ROUNDING)
+        gain = _extended(count, above - self.v[:, None] + _MOVED)
         cost = np.maximum(self._costs(), 0.0) * (1.0 - ROUNDING)
         cost = np.minimum.accumulate(cost[:, ::-1], 1)[:, ::-1]  # does not fall in b
         cost[:, 0] *= self.b[0] == 0.0
-        self.gain, self.cost = np.where(used, gain, 0.0), np.where(used, cost, 0.0)
+        self.gain, self.cost = np.where(used, gain + ROUNDING * np.abs(gain), 0.0), np.where(used, cost, 0.0)
 
     def _costs(self) -> Array:
         """Phi' of what is below, less how far a chord may be above it in any cell at that place."""
@@ -92,8 +95,8 @@ class WorstOrder:
                     if columns == 0:
                         break
                     found[i] += 0.5 * np.sum(np.maximum(values, 0.0))
-        some = 1.0 - float(self.count.generating(np.zeros(())))  # of any run: without one nothing is released
-        return np.minimum(found * (1.0 + ROUNDING) + self.rest, some * (1.0 + ROUNDING))
+        released = 1.0 - float(self.count.generating(np.zeros(())))  # without a run, nothing is
+        return np.minimum(found * (1.0 + ROUNDING) + self.rest, released * (1.0 + ROUNDING))
 
     def attained(self, epsilon: float) -> tuple[Array, Array]:
         """Probabilities with and without the record of the best run's output, for an order that is bad at ``epsilon``.
@@ -106,11 +109,11 @@ class WorstOrder:
         u = np.unique(np.concatenate([self.t, self.b, [1.0]]))
         least_p = least(losses, lower, upper, u)
         v, at = _hull(np.append(0.0, least_p), np.append(0.0, u))
-        t = self.t[1:]  # infinite losses are no more than the last finite ones here
-        q, x = np.diff(t), np.interp(t, at, v)
+        t, x = self.t, np.interp(self.t, at, v)  # infinite losses are no more than the last finite ones here
+        q = np.diff(t)
         p = np.diff(x)
-        table = p[:, None] * self.gain[1:-1] - np.exp(epsilon) * q[:, None] * self.cost[1:-1]
-        b = np.minimum.accumulate(self.b[np.argmax(table, 1)])
+        table = p[:, None] * self.gain[:-1] - np.exp(epsilon) * q[:, None] * self.cost[:-1]
+        b = np.minimum.accumulate(self.b[::-1][np.argmax(table[:, ::-1], 1)])  # of several the largest
         fits = np.append(b >= t[1:], False)
         cells = int(np.argmin(fits))
         b, t, q, x, p = b[:cells], t[:cells], q[:cells], x[:cells], p[:cells]
@@ -135,7 +138,8 @@ def _trade_off(losses: Array, upper: Array) -> tuple[Array, Array]:
     """
     falling, x = _hull(np.append(-1.0, -upper), np.append(0.0, np.exp(losses)))
     t = np.unique(_inside(np.concatenate([[0.0], np.diff(falling) / np.diff(x), [1.0]])))
-    return t, np.minimum(np.array([np.min(x * one - falling) for one in t]) * (1.0 + ROUNDING), 1.0)
+    most = np.array([np.min(x * one - falling) for one in t]) * (1.0 + ROUNDING)
+    return t, np.maximum.accumulate(np.minimum(most, 1.0))
 
 
 def _apart(count: Count, p: Array, q: Array, places: Array, number: int) -> Array:
