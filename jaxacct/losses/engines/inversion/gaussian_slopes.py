@@ -2,7 +2,7 @@
 
 delta is an integral along a contour that may be put anywhere, so with the contour and the points of every quadrature
 held fixed the integrand may be differentiated under the sums. With beta = 1 + z (`remove`) or -z (`add`), R(t) as in
-:mod:`jaxacct.losses.engines.lines.gaussian_quadrature`, and E the expectation under the law tilted by z,
+:mod:`jaxacct.losses.engines.lines.normal_line`, and E the expectation under the law tilted by z,
 
     d log E[R^beta] / dx = beta E[d log R / dx],
     d log R / d rate = (e^u - 1) / R,        d log R / d noise = -(rate e^u / R) (t - mu) / noise^2:
@@ -27,8 +27,9 @@ from jaxacct.losses.engines.inversion.inversion_bounds import Prepared, Size, pr
 from jaxacct.losses.engines.inversion.read_off import aliases
 from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
 from jaxacct.losses.engines.inversion.transform import transform
-from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
-from jaxacct.losses.engines.lines.gaussian_points import Points, exponent_at
+from jaxacct.losses.engines.lines.normal_line import NormalLine
+from jaxacct.losses.engines.lines.normal_losses import exponent_at
+from jaxacct.losses.engines.lines.normal_points import Points
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss
 
@@ -91,7 +92,7 @@ def _contour_slopes(size: Size, pairs: GaussianPair, counts: Array, epsilon: Arr
 def slopes_on(prepared: Prepared, pairs: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
     """The same on a contour that was put for epsilons nearby."""
     ((parts, found, _),), spacing = prepared.transforms, prepared.spacing
-    line = cast(GaussianLine, prepared.above[0][0])
+    line = cast(NormalLine, prepared.above[0][0])
     terms = plain_integrand(prepared.sides, prepared.plan, spacing, prepared.tilts, prepared.moments)
     xp, nodes = array_module(spacing), found.real.shape[-1]
     frequencies = np.arange(nodes) * spacing[:, None]

@@ -16,8 +16,8 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
-from jaxacct.losses.engines.lines.gaussian_points import exponent_at
 from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, normalized, octaves
+from jaxacct.losses.engines.lines.normal_losses import exponent_at
 from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
