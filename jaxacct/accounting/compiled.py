@@ -19,8 +19,8 @@ from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
+from jaxacct.losses.engines.derivatives import SIZES, Place, placed, value
 from jaxacct.losses.engines.inversion.inversion_bounds import has_lines
-from jaxacct.losses.engines.inversion.values import SIZES, Place, placed, value
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed

@@ -23,9 +23,8 @@ from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.inversion.values import SIZES, Place, Size, Value, placed, value
+from jaxacct.losses.engines.derivatives import SIZES, Curve, Place, Size, Value, extrapolated, placed, value
 from jaxacct.losses.engines.laws.bounds import Runs, runs_of
-from jaxacct.losses.engines.laws.slopes import Curve, extrapolated
 from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
 from jaxacct.losses.engines.narrowing import Options
 from jaxacct.losses.engines.one_run import single_value

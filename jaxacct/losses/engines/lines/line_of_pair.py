@@ -10,11 +10,10 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
+from jaxacct.losses.engines.lines.derived_lines import RescaledLine, RevealedLine
 from jaxacct.losses.engines.lines.line import Line
 from jaxacct.losses.engines.lines.listed_line import ListedLine
 from jaxacct.losses.engines.lines.normal_line import NormalLine
-from jaxacct.losses.engines.lines.rescaled_line import RescaledLine
-from jaxacct.losses.engines.lines.revealed_line import RevealedLine
 from jaxacct.losses.engines.lines.sampled_laplace_line import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
