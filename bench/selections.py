@@ -80,7 +80,7 @@ def main() -> None:
     found = table(rows)
     seconds = float(np.median([row["seconds"] for row in rows]))
     result = {"machine": machine, "table": found, "processor's seconds, median": seconds, "questions": rows}
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    given.out.write_text(json.dumps(result) + "\n")
     for line in found:
         print(line)
     print("processor's seconds, median", seconds)
