@@ -35,11 +35,10 @@ from jaxacct.losses.engines.inversion.read_off import Known, bound_by_moments, r
 from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
 from jaxacct.losses.engines.inversion.tilt_plan import Plan, cell_edges, each_group, tilt_plan
 from jaxacct.losses.engines.laws.cells import laws
-from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
 from jaxacct.losses.engines.lines.line import Totals
 from jaxacct.losses.engines.lines.line_of_pair import line_of
 from jaxacct.losses.engines.lines.listed_line import ListedLine
-from jaxacct.losses.engines.lines.mixture_line import MixtureLine
+from jaxacct.losses.engines.lines.normal_line import NormalLine
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -155,7 +154,7 @@ def read(kind: str, prepared: Prepared, goal: Array) -> tuple[Array, Array]:
     known = Known(failed, lost, _largest(high))
     given = prepared.sides, prepared.plan, prepared.spacing, prepared.tilts, prepared.moments
     # In a program that has a part whose transform decays, the payoff's own sum is enough: laws narrow what it leaves.
-    decays = any(isinstance(line, GaussianLine | MixtureLine) for line, _ in prepared.above)
+    decays = any(isinstance(line, NormalLine) for line, _ in prepared.above)
     terms = (plain_integrand if decays and array_module(goal) is not np else integrand)(*given)
     if prepared.back is not None:
         back = prepared.back.reshape(-1, *(1,) * (goal.ndim - 1), goal.shape[-1])
