@@ -12,7 +12,8 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.float64 import own_rules
+
+Index: TypeAlias = Array | int | tuple[EllipsisType | int, ...]
+"""What `put` and `added` take for a place."""
 
 
 def concrete(tree: object) -> Any:
@@ -127,7 +131,7 @@ def _refusing(function: Callable[[Any], Any], given: Any) -> Any:
     return run(*leaves)
 
 
-def put(array: Array, index: Array, value: Array) -> Array:
+def put(array: Array, index: Index, value: Real) -> Array:
     """A copy of ``array`` with ``value`` at ``index``."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].set(value)
@@ -136,12 +140,12 @@ def put(array: Array, index: Array, value: Array) -> Array:
     return array
 
 
-def added(array: Array, index: Array, value: Array) -> Array:
+def added(array: Array, index: Index, value: Real) -> Array:
     """A copy of ``array`` with ``value`` added at ``index``; where an index occurs twice, so is it added."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].add(value)
     array = np.array(array)
-    np.add.at(array, index, value)
+    np.add.at(array, cast(tuple[int, ...], index), value)
     return array
 
 

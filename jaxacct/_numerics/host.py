@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar
 
 import jax
@@ -35,7 +36,7 @@ def at_hand(*trees: object) -> bool:
     return True
 
 
-def floats(*values: ArrayLike) -> tuple[Array, ...]:
+def floats(*values: ArrayLike) -> tuple[ModuleType, *tuple[Array, ...]]:
     """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
     xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -36,7 +36,7 @@ _SIZE = SIZES[2]
 
 
 def compiled_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Array, wanted: tuple[bool, ...] = ()
+    question: Question, constants: tuple[Any, ...], numbers: Sequence[Array], wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
@@ -103,7 +103,7 @@ def _of_gaussians(kind: str, batch: Batch) -> tuple[Array, Array, Callable[[Arra
 def _compiled_slopes(
     question: Question,
     constants: tuple[Any, ...],
-    numbers: Array,
+    numbers: Sequence[Array],
     wanted: tuple[bool, ...],
     batch: Batch,
     high: Array,

@@ -128,7 +128,8 @@ def _true_cost(schedule: Schedule, epsilon: float | None) -> Answer:
     del epsilon
     budget = _limit_of(schedule)
     queries = list({repr(part): part for part, _ in schedule.parts}.values())
-    return Answer(*true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)[::-1])
+    lower, upper = true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)
+    return Answer(float(upper), float(lower))
 
 
 def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:

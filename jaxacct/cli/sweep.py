@@ -148,7 +148,8 @@ def _answered(
         # The columns say how far off an answer may be.
         warnings.simplefilter("ignore", RuntimeWarning)
         found, _ = search(run, others, "noise", flat["epsilon"], flat["delta"], relation, report, unreachable="nan")
-        return {own: found.parameter, f"{own}_refuted": found.refuted, "delta_upper": found.delta.upper}
+        columns = {own: found.parameter, f"{own}_refuted": found.refuted, "delta_upper": found.delta.upper}
+        return {name: np.asarray(column) for name, column in columns.items()}
     mechanism, steps = composed([run, *others])
     given = flat["delta" if wanted == "epsilon" else "epsilon"]
     bounds = getattr(accounting, wanted)(mechanism, given, steps=steps, relation=relation, progress=report)

@@ -181,7 +181,7 @@ def _introduce(
             worst = found.epsilon(settings["delta"])
             say(
                 "certified: the worst that choosing among this schedule's steps by earlier results can cost is epsilon "
-                f"{rounded_down(worst.lower)} to {rounded_up(worst.upper)}"
+                f"{rounded_down(float(worst.lower))} to {rounded_up(float(worst.upper))}"
             )
     if budget.note:
         say(budget.note)

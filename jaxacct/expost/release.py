@@ -91,7 +91,7 @@ def release_until(
 
 
 def compose_until(
-    step: Callable[[Array, Any, Array], tuple[Any, Mechanism | ArrayLike]],
+    step: Callable[[jax.Array, Any, Any], tuple[Any, Mechanism | ArrayLike]],
     start: object,
     accurate: Callable[[Any], ArrayLike],
     check: Check,

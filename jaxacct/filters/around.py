@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct.filters.base import Around, Guarantee
 from jaxacct.filters.reasons import BaseFilter
 

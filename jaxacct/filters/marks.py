@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -146,7 +146,7 @@ def belongs(filter: object, state: object) -> Array:
     """
     mine = mark_of(filter)
     if mine is None:
-        return np.True_
+        return cast(Array, np.True_)
     shape, same, _ = _compared(filter, state)
     marks = marks_in(state)
     if not same or any(mark is None or _dtype(mark) != np.uint32 for mark in marks):

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of

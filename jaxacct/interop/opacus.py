@@ -116,9 +116,9 @@ class CertifiedAccountant(IAccountant):
         for noise, rate, steps in self.history:
             counts[valid_step(noise, rate)] += int(steps)
         if not counts:
-            return accounting.Bounds(np.float64(0.0), np.float64(0.0))
+            return accounting.Bounds(np.zeros(()), np.zeros(()))
         if any(noise == 0 for noise, _ in counts):
-            return accounting.Bounds(np.float64(0.0), np.float64(np.inf))
+            return accounting.Bounds(np.zeros(()), np.full((), np.inf))
         parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
         return accounting.epsilon(Composed(parts, list(counts.values())), float(delta))
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
@@ -166,7 +167,7 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
     return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])
 
 
-def _attack_near(count: Any, one: Curve, side: int, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
+def _attack_near(count: Any, one: Curve, side: int, target: float, asked: float) -> tuple[Array, Array]:
     """The tables of an attack that has delta ``asked`` at an epsilon, at most ``target``, that is about the largest."""
     curve = one.losses, one.lower[side], one.upper[side]
     reaches = lambda p, q, near: np.sum(np.maximum(p - np.exp(near) * q, 0.0))  # noqa: E731

@@ -99,5 +99,5 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         sample = in_lanes(valid, lanes, piece)
         return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
-    least_noise = least_float32(drawn.moved * noise)
+    least_noise = least_float32(float(drawn.moved * noise))
     return Sampler(mechanism, drawn.steps, size, drawn.places, float(drawn.expected), least_noise, draw)

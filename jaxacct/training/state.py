@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct.filters import Reason
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import RootKeys, check_roots
@@ -74,7 +75,7 @@ class StepReport(NamedTuple):
     rate: jax.Array
     clip_scale: jax.Array
     gradient_norm: jax.Array
-    spent: jax.Array
+    spent: Array
     budget_left: jax.Array
     reason: jax.Array
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
 from jaxacct.filters.base import LastStepFilter, ReasonFilter
@@ -249,7 +250,7 @@ def _check_sampled(sampler: Sampler, schedule: Schedule, each: bool) -> None:
         )
 
 
-def _mark(sampler: Sampler, filter: Any) -> np.uint32:
+def _mark(sampler: Sampler, filter: Any) -> Array:
     paid = mark_of(filter)
     return hashed(word_of((sampler.mechanism, sampler.size)), [] if paid is None else [row_of(paid)])
 
@@ -280,14 +281,14 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> jax.Array:
+def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> Array:
     """What the filter says to a query that it was asked; of a filter of the user's own no more than "spent"."""
     if isinstance(filter, ReasonFilter):
         return filter.reason(query, state, admitted=admitted)
     return jnp.where(admitted, Reason.ADMITTED, Reason.SPENT)
 
 
-def budget_of(filter: Filter, state: object) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter, state: object) -> tuple[Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
     left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)
     return filter.spent(state), jnp.clip(left, 0.0, 1.0)

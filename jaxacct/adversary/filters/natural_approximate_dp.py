@@ -6,11 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
@@ -112,7 +111,8 @@ class NaturalApproximateDPFilter(BaseFilter):
         return array_module(value).maximum(self.parameters[1] - value, 0.0)
 
     def _delta(self, state: ComposedState) -> Array:
-        return floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))[1]
+        _, delta = floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))
+        return delta
 
     @amounts.rounded(up=True)
     def fraction(self, state: ComposedState) -> Array:

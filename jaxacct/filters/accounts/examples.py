@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand
 from jaxacct.filters import amounts
@@ -41,7 +41,7 @@ def looked_up(table: Array, row: Array) -> Array:
     """``table[row]`` for rows within the table, spread as ``row`` is."""
     sharding = jax.typeof(row).sharding
     spread = not sharding.mesh.empty and sharding.mesh.are_all_axes_explicit
-    return table.at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
+    return jnp.asarray(table).at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
 
 
 def check_examples(examples: int) -> int:

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative, on_host
 from jaxacct.filters import amounts

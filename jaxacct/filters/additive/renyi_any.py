@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated

@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand, floats, on_device
 from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct._numerics.pytree import unchecked
@@ -223,7 +223,7 @@ class TableFilter(BaseFilter):
 
     def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
         """The units left at the least price that is certified for what is left; the table's own price is one."""
-        place, budget = position_of(query), np.int32(self.budget)
+        place, budget = position_of(query), np.asarray(self.budget, np.int32)
         if place is None:
             asked = as_mechanism(query)
             with jax.enable_x64(True):
@@ -278,11 +278,11 @@ class TableFilter(BaseFilter):
             found = [as_sampled_gaussian(part) for part, _ in parts_of(query)]
             return functools.reduce(operator.and_, [self._has(*one) for one in found if one is not None], True)
 
-    def _has(self, noise: Array, rate: Array) -> Array:
+    def _has(self, noise: Array, rate: Real) -> Array:
         """Whether some edge dominates a sampled Gaussian; inside ``enable_x64``."""
         least, most = self._edges()
-        _, noise, rate = floats(noise, rate)
-        return ((noise[..., None] >= least) & (rate[..., None] <= most)).any(-1)
+        xp, noise, rate = floats(noise, rate)
+        return xp.any((noise[..., None] >= least) & (rate[..., None] <= most), -1)
 
     def _outside(self, query: object) -> str:
         if (place := position_of(query)) is not None:

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
@@ -353,6 +352,7 @@ def gdp_residue(
         pieces = xp.where((deltas == 0)[..., None], np.float32(0.0), amounts.pieces_of(deltas))
         # A traced delta that is none leaves no budget.
         mus = xp.where((deltas >= 0) & (deltas < 1), mus, np.nan)
-        share = (1.0 / floats(steps)[1]).astype(np.float32)
+        _, runs = floats(steps)
+        share = (1.0 / runs).astype(np.float32)
         made, slack, part = on_device((amounts.pieces_of(mus), pieces, share))
         return GDPResidueFilter(made, slack, part, relation)

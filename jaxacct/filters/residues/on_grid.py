@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import replaced, unchecked

@@ -6,9 +6,8 @@ import dataclasses
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
@@ -104,7 +103,7 @@ def _within(
     law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
     def within(composed: PLD) -> Array:
-        _, excess = floats(pld_excess(composed, grid))
-        return (excess <= join(room) + _ROUNDING).all()
+        xp, excess = floats(pld_excess(composed, grid))
+        return xp.all(excess <= join(room) + _ROUNDING)
 
     return admitted_if(within, law, state, grid, rounds)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, array_module, shared
 from jaxacct._numerics.rounding import UNIT
 
 # Methods that engines call again and again: a program holds each once for every shape.
@@ -106,10 +106,10 @@ class Pair:
 
     def _zero(self) -> Array:
         """0 for every setting, NaN where a parameter is."""
-        return 0.0 * sum(jax.tree.leaves(self))
+        return cast(Array, 0.0 * sum(jax.tree.leaves(self)))
 
 
-Runs = list[tuple[Any, Array]]
+Runs = list[tuple[Any, Real]]
 """Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
 
 

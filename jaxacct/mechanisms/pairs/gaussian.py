@@ -10,7 +10,15 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, two_sides
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, all_records, inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import (
+    COMPLEMENT,
+    Rated,
+    Sample,
+    all_records,
+    inner_loss,
+    log_rest,
+    mixed_loss,
+)
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
@@ -39,7 +47,7 @@ class GaussianPair(Rated, Pair):
     noise: Array
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""

@@ -12,6 +12,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
+_REVEALED = (1.0, 0.0, 0.0, 1.0, 0.0)  # tails where P's loss is infinite and Q's minus infinity
+
 
 @mechanism
 class RevealedPair(Pair):
@@ -34,11 +36,10 @@ class RevealedPair(Pair):
 
     def tails(self, losses: Array) -> Tails:
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
-        # Where everything is revealed, P's loss is infinite and Q's minus infinity.
-        second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
-        xp = array_module(first.error, second.error)
+        second = _REVEALED if self.second is None else self.second.tails(losses)
+        xp = array_module(first.error, second[4])
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
-        return Tails(*mixed, error=xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
+        return Tails(*mixed, error=xp.maximum(first.error, second[4]) + column(self.doubt) + 4.0 * UNIT)
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""

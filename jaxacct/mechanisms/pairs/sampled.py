@@ -12,6 +12,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends
 from jaxacct.mechanisms.pairs.sampled_loss import (
+    COMPLEMENT,
     Rated,
     Sample,
     all_records,
@@ -45,7 +46,7 @@ class SampledPair(Rated, Pair):
     inner: Any
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def tails(self, losses: Array) -> Tails:
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import TypeVar, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, shared, take
+from jaxacct._numerics.arrays import Array, Real, array_module, column, logsumexp, ranks, shared, take
 from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
+
+_Kind = TypeVar("_Kind", bound=Array)
+_Number = TypeVar("_Number", bound=Real)
 
 LEAST = 1e-290
 """The smallest mu: its outcomes' ratios are floats."""
@@ -44,7 +48,7 @@ class SkellamPair(Pair):
     mu: Array
     sensitivity: Array
 
-    def _size(self, order: Array = 0.0) -> int:
+    def _size(self, order: Real = 0.0) -> int:
         """M: outcomes from -M to M are in the window."""
         if array_module(self.mu, self.sensitivity, order) is not np:
             return _TRACED
@@ -181,7 +185,7 @@ class SkellamPair(Pair):
         return -_at(logs, column(self.sensitivity))[..., 0]
 
 
-def outcomes(mu: Array, gap: Array) -> Array:
+def outcomes(mu: Array, gap: Real) -> Array:
     """A window that leaves out exp(-710) at most, by Bernstein's inequality, and room for the shift on either side."""
     third = _EXPONENT / 3.0
     return 2.0 * gap + 2.0 + third + array_module(mu).sqrt(third**2 + 4.0 * _EXPONENT * mu)
@@ -221,13 +225,13 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Array:
+def _first(mu: _Number, x: int) -> _Number:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
-    return half + (half * half + 1.0) ** 0.5
+    return cast(_Number, half + (half * half + 1.0) ** 0.5)
 
 
-def _running_sums(values: Array) -> Array:
+def _running_sums(values: _Kind) -> _Kind:
     """0, and the sums up to each entry of numbers of one sign: two short sums of the root's length, not a long one."""
     xp, size = array_module(values), values.shape[-1]
     width = math.isqrt(size) + 1

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, pick, ranks, take
+from jaxacct._numerics.arrays import Array, Real, array_module, column, pick, ranks, take
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
@@ -26,9 +26,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Array
+    error: Real
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Array
+    loss_error: Real
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.filters import Filter
@@ -97,7 +99,7 @@ def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, d
     }
     label = f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance"
     taken = {"is_bound": not why, "label": label}
-    renyi, bounds = 0.0, jaxacct.Bounds(0.0, 0.0)
+    renyi, bounds = 0.0, jaxacct.Bounds(np.zeros(()), np.zeros(()))
     if drawn is None:
         exact, snapped = realised_mechanism(records), realised_mechanism(records, _MOST_DISTINCT)
         if exact is not None and snapped is not None:

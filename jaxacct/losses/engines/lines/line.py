@@ -27,7 +27,7 @@ class Totals(NamedTuple):
     most_infinite: Array | float
     left_out: Array | float
     log_mass: Array | float
-    largest: Array
+    largest: Array | float
 
 
 class Quadrature(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct._numerics.arrays import Array, Real, array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -91,7 +91,7 @@ def reach_of(log_mass: Array) -> Array:
     return xp.where(log_mass < _LEAST_LEFT_OUT, np.inf, _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0)))
 
 
-def tail_left_out(cut: Array, mean: Array) -> Array:
+def tail_left_out(cut: Array, mean: Real) -> Array:
     """An upper bound of E[1 - g] under N(``mean``, 1)."""
     xp = array_module(cut, mean)
     x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD

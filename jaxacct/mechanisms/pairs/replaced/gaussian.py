@@ -10,7 +10,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, all_records, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, all_records, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
@@ -32,7 +32,7 @@ class AntipodalGaussianPair(Rated, Pair):
 
     noise: Array
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def whole(self) -> tuple[GaussianPair, Array]:
         """The Gaussian mechanism of twice the sensitivity; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""

@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, mirrored, quadrature
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, log_rest, mixed_loss
 
 _RULE = np.polynomial.legendre.leggauss(64)
 _REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
@@ -31,7 +31,7 @@ class AntipodalLaplacePair(Rated, Pair):
 
     epsilon: Array
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)

@@ -11,7 +11,7 @@ from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, mixed_loss
 from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
@@ -53,7 +53,7 @@ class AntipodalTablePair(Rated, Pair):
 
     inner: Tabulated
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
