@@ -81,6 +81,17 @@ def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_
     assert "treated as public" in err
 
 
+def test_a_clip_norm_that_moves_is_told_in_the_report_and_verified(capsys, tmp_path):
+    options = ["--steps", "3", "--clip", "2", "--clip-quantile", ".5", "--output", str(tmp_path), "--quiet"]
+    code, _, err = call(capsys, *QUICK, *options)
+    assert code == 0, err
+    said = (tmp_path / "report.md").read_text()
+    assert "clipped by itself to an L2 norm of 2 at first, which released counts then move towards the 0.5" in said
+    assert call(capsys, "verify", str(tmp_path))[0] == 0
+    code, _, err = call(capsys, *QUICK, "--clip-quantile", "1")
+    assert (code, "quantile must be" in err) == (2, True)
+
+
 @pytest.mark.slow
 def test_a_run_with_a_checkpoint_goes_on_where_it_was_and_reports_the_whole(capsys, tmp_path):
     folder = str(tmp_path / "kept")
