@@ -189,7 +189,7 @@ def _prices_at_levels(filter: TablePerExampleFilter, noise: Array, rate: Real) -
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
     """
-    good, corners = corners_of(filter.common, noise, rate)
+    good, corners = corners_of(filter.common, noise, jnp.asarray(rate))
 
     def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))

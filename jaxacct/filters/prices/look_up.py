@@ -99,7 +99,7 @@ def _entry(entries: Array, place: Array | np.int32) -> Array:
     return xp.where(good[..., None], xp.take(xp.asarray(entries), xp.where(good, place, 0), axis=1), DEAR)
 
 
-def corners_of(table: TableFilter, noise: Array, rate: Real) -> tuple[Array, list[tuple[Array, Array, Array]]]:
+def corners_of(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, list[tuple[Array, Array, Array]]]:
     """Whether the axes cover a query, and (weight, row, column) of the mixture of corners that dominates it."""
     xp = array_module(table, noise, rate)
     sigmas, rates = axes_of(table)
@@ -129,7 +129,7 @@ def corners_of(table: TableFilter, noise: Array, rate: Real) -> tuple[Array, lis
     return good, corners
 
 
-def _below(xp: ModuleType, rising: Array, value: Real, right: bool) -> Array:
+def _below(xp: ModuleType, rising: Array, value: Array, right: bool) -> Array:
     """How many of a few numbers are below ``value`` (or equal to it), less 1."""
     less = rising <= value[..., None] if right else rising < value[..., None]
     return less.sum(-1) - 1
