@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.manual_axes import fori_loop, scan, while_loop
+from jaxacct._types import Array, Real
 
-Array: TypeAlias = np.ndarray | jax.Array
-"""One of NumPy's or JAX's. An answer of NumPy's without axes may be its scalar, which has the same methods."""
-Real: TypeAlias = Array | float
-"""An array, or one number."""
 _State = TypeVar("_State", bound=tuple[Array, ...])
 _Kind = TypeVar("_Kind", bound=Array)
 _Tree = TypeVar("_Tree")

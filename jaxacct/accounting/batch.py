@@ -14,6 +14,7 @@ from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct._printing import plainly
+from jaxacct._types import Float
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.base import Pair
@@ -22,8 +23,8 @@ from jaxacct.mechanisms.pairs.base import Pair
 class Bounds(NamedTuple):
     """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
 
-    lower: Array
-    upper: Array
+    lower: Float[Array, "*settings"]
+    upper: Float[Array, "*settings"]
 
     def __repr__(self) -> str:
         return plainly(self, self._fields)

@@ -7,6 +7,7 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
+from jaxacct._types import Bool, Float
 from jaxacct.filters.base import Around, Guarantee
 from jaxacct.filters.reasons import BaseFilter
 
@@ -23,7 +24,7 @@ class AroundFilter(Around, BaseFilter):
         """The inner filter's state with nothing spent."""
         return self.filter.init()
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Bool[Array, "*shape"], Any]:
         """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
         return self.filter.update(query, state)
 
@@ -35,7 +36,7 @@ class AroundFilter(Around, BaseFilter):
         """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
         return self.filter.remaining(state)
 
-    def fraction(self, state: Any) -> Array:
+    def fraction(self, state: Any) -> Float[Array, "*shape"]:
         """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
         return self.filter.fraction(state)
 

@@ -14,6 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._types import Bool, Float
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
@@ -82,7 +83,7 @@ class AdditiveProfileFilter(BaseFilter):
         high = up.masses[order].astype(np.float32)
         return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
 
-    def update(self, query: Any, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: Any, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -103,17 +104,17 @@ class AdditiveProfileFilter(BaseFilter):
         return _update(self.pieces, masses, state)
 
     @amounts.rounded(up=True)
-    def spent(self, state: SpentState) -> Array:
+    def spent(self, state: SpentState) -> Float[Array, "*shape"]:
         """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
         return inflated(amounts.join(self.pieces)[:-1] * amounts.used(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: SpentState) -> Array:
+    def remaining(self, state: SpentState) -> Float[Array, "*shape"]:
         """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
         return deflated(amounts.join(self.pieces)[:-1] * amounts.left(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: SpentState) -> Array:
+    def fraction(self, state: SpentState) -> Float[Array, "*shape"]:
         """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
         return amounts.used(_bands(state)).max()
 

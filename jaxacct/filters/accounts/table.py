@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.float64 import in_float64
+from jaxacct._types import Float
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
@@ -73,15 +74,15 @@ class TablePerExampleFilter(PerExampleFilter):
         """The common filter's certified profile for every example, a proven bound; see `per_example`."""
         return for_each_example(self.common.guarantee)
 
-    def spent(self, state: ExamplesState) -> Array:
+    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has spent, int32. Private."""
         return _spent(state)
 
-    def remaining(self, state: ExamplesState) -> Array:
+    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has left, int32. Private."""
         return jnp.asarray(self.common.budget, jnp.int32) - _spent(state)
 
-    def fraction(self, state: ExamplesState) -> Array:
+    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
         return fraction_of(self.common.budget, _spent(state))
 

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.reasons import BaseFilter
@@ -42,7 +43,7 @@ class AdditiveFilter(BaseFilter):
         """The state with nothing spent; one account for each entry of the budget's shape."""
         return jax.tree.map(amounts.empty, self.pieces)
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: Any) -> tuple[Bool[Array, "*shape"], Any]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
@@ -76,7 +77,7 @@ class AdditiveFilter(BaseFilter):
         return _per_budget(_remaining, self, state)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: Any) -> Array:
+    def fraction(self, state: Any) -> Float[Array, "*shape"]:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
 
         The largest share where there are several budgets. It can pass 1 by the account's slack of 2^-40, which the

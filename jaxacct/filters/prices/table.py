@@ -20,6 +20,7 @@ from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import rounded_up
+from jaxacct._types import Bool, Float, Int
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
@@ -172,7 +173,7 @@ class TableFilter(BaseFilter):
         after = self._left_after(query, left)
         return _taken(left, after)
 
-    def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
+    def update(self, query: object, state: MenuState) -> tuple[Bool[Array, "*shape"], MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A sampled Gaussian between the axes' points is dominated by a mixture of the corners around it
@@ -236,15 +237,15 @@ class TableFilter(BaseFilter):
         most = int(budget) - after if after >= 0 else DEAR
         return np.asarray(max(int(left) - curves.least_price(asked, int(left), most), -1))
 
-    def spent(self, state: MenuState) -> Array:
+    def spent(self, state: MenuState) -> Int[Array, "*shape"]:
         """The units spent, int32."""
         return state.spent
 
-    def remaining(self, state: MenuState) -> Array:
+    def remaining(self, state: MenuState) -> Int[Array, "*shape"]:
         """The units left, int32."""
         return self._left(state)
 
-    def fraction(self, state: MenuState) -> Array:
+    def fraction(self, state: MenuState) -> Float[Array, "*shape"]:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
         return fraction_of(self.budget, state.spent)
 

@@ -18,6 +18,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import replaced
+from jaxacct._types import Bool, Float, Int
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.reasons import BaseFilter
@@ -105,7 +106,7 @@ class NaturalFilter(BaseFilter):
         """The state with nothing played."""
         return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
 
-    def update(self, query: object, state: NaturalState) -> tuple[Array, NaturalState]:
+    def update(self, query: object, state: NaturalState) -> tuple[Bool[Array, "*shape"], NaturalState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -138,16 +139,16 @@ class NaturalFilter(BaseFilter):
                 return index
         raise ValueError(f"query must be a member of the declared family, or its index, got {type(query).__name__}")
 
-    def spent(self, state: NaturalState) -> Array:
+    def spent(self, state: NaturalState) -> Int[Array, "*shape"]:
         """How many queries ran, int32."""
         return jnp.sum(state.counts)
 
-    def remaining(self, state: NaturalState) -> Array:
+    def remaining(self, state: NaturalState) -> Bool[Array, " members"]:
         """Which members may still run, bool[members]."""
         members = jnp.arange(len(self.declared.family))
         return jax.vmap(lambda i: _play(self.allowed, i, state)[0])(members)
 
-    def fraction(self, state: NaturalState) -> Array:
+    def fraction(self, state: NaturalState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over."""
         return jnp.sum(state.counts) / np.float32(self.declared.rounds)
 

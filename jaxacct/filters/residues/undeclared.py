@@ -11,6 +11,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
+from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
@@ -67,7 +68,7 @@ class UndeclaredNaturalFilter(BaseFilter):
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    def update(self, query: object, state: ComposedState) -> tuple[Array, ComposedState]:
+    def update(self, query: object, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
         """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
 
         Args:
@@ -82,18 +83,18 @@ class UndeclaredNaturalFilter(BaseFilter):
         with jax.enable_x64(True):
             return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
 
-    def spent(self, state: ComposedState) -> Array:
+    def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
         """How many queries ran, int32."""
         return state.rounds
 
     @amounts.rounded(up=False)
-    def remaining(self, state: ComposedState) -> Array:
+    def remaining(self, state: ComposedState) -> Float[Array, "*shape"]:
         """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
         _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
         least = (join(self.room) - excess).min()
         return array_module(least).maximum(least, 0.0)
 
-    def fraction(self, state: ComposedState) -> Array:
+    def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over; 0 where any number may run."""
         return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
 

@@ -17,6 +17,7 @@ from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves.pld_composition import composed, room
 from jaxacct.losses.grids import hockey_stick as pld_curves
@@ -54,8 +55,8 @@ class PLD:
             more than 1e-6). Traced ones of that kind have delta 1 (upper), or bound nothing (lower).
     """
 
-    masses: Array
-    infinity_mass: Array
+    masses: Float[Array, "*batch losses"]
+    infinity_mass: Float[Array, "*batch"]
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     bound: str = dataclasses.field(default="upper", metadata={"static": True})
 
@@ -164,7 +165,7 @@ class PLD:
             each = [one.self_compose(int(count)) for one, count in zip(made, counts, strict=True)]
             return functools.reduce(PLD.compose, each)
 
-    def hockey_stick(self, epsilon: ArrayLike) -> Array:
+    def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:
         """delta(epsilon) of this law: E[(1 - exp(epsilon - L))_+], rounded to the side of ``bound``.
 
         Args:
@@ -176,7 +177,7 @@ class PLD:
         _validate.finite(epsilon=epsilon)
         return _hockey_stick(self, epsilon)
 
-    def trade_off(self, alpha: ArrayLike) -> Array:
+    def trade_off(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
 
         T(alpha) = max over gamma of 1 - H(gamma) - gamma alpha with H the hockey stick (Dong, Roth, Su 2022,
@@ -195,7 +196,7 @@ class PLD:
         _validate.rate(alpha=alpha)
         return _trade_off(self, alpha)
 
-    def log_moment(self, theta: ArrayLike) -> Array:
+    def log_moment(self, theta: ArrayLike) -> Float64[Array, "*shape"]:
         """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
 
         With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.

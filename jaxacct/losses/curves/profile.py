@@ -14,6 +14,7 @@ from jaxacct._numerics.curve_arrays import compiled, float64, quiet_float64
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
@@ -50,7 +51,7 @@ class PrivacyProfile:
     Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022 (which functions are such curves).
     """
 
-    excess: Array
+    excess: Float[Array, "*batch losses"]
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     bound: str = dataclasses.field(default="upper", metadata={"static": True})
 
@@ -127,12 +128,12 @@ class PrivacyProfile:
         masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
         return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=self.grid, bound=self.bound)
 
-    def hockey_stick(self, epsilon: ArrayLike) -> Array:
+    def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
         _validate.finite(epsilon=epsilon)
         return _hockey_stick(self, epsilon)
 
-    def values(self) -> Array:
+    def values(self) -> Float64[Array, "*batch losses"]:
         """H at the points of the grid, shape ``(..., grid.size)``, rounded to the side of ``bound``."""
         return _values(self)
 
@@ -172,7 +173,7 @@ class PrivacyProfile:
         _validate.instance(PrivacyProfile, other=other)
         return PrivacyProfile.from_pld(self.to_pld().compose(other.to_pld()), self.grid)
 
-    def float64(self) -> Array:
+    def float64(self) -> Float64[Array, "*batch losses"]:
         """The excess in float64, widened to the side of ``bound`` where a float32 program has rounded it."""
         return _wide(self)
 

@@ -15,6 +15,7 @@ from jaxacct._numerics.curve_arrays import as_arrays, compiled, float64, mapped,
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves import segments
@@ -55,8 +56,8 @@ class TradeOff:
     Source: Dong, Roth, Su 2022, section 2; the residue paper's Definition 9 and Propositions 7 to 12.
     """
 
-    widths: Array
-    drops: Array
+    widths: Float[Array, "*batch segments"]
+    drops: Float[Array, "*batch segments"]
     bound: str = dataclasses.field(default="lower", metadata={"static": True})
 
     def __post_init__(self) -> None:
@@ -111,12 +112,12 @@ class TradeOff:
         excess = _excess(*arrays(self), grid.losses, bound)
         return unchecked(PrivacyProfile, excess=excess, grid=grid, bound=bound)
 
-    def trade_off(self, alpha: ArrayLike) -> Array:
+    def trade_off(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
         _validate.rate(alpha=alpha)
         return _read(*arrays(self), alpha, self.bound)[0]
 
-    def power(self, alpha: ArrayLike) -> Array:
+    def power(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """1 - f(alpha), the power of the best test at false positive rate ``alpha``, with the digits of a small one.
 
         Rounded so that it bounds from the other side: up where f is a lower bound.
@@ -124,7 +125,7 @@ class TradeOff:
         _validate.rate(alpha=alpha)
         return _read(*arrays(self), alpha, self.bound)[1]
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[Float64[Array, "*batch points"], Float64[Array, "*batch points"]]:
         """``(alpha, beta)`` of the vertices from alpha = 0 on, for pictures: sums in float64, not rounded to a side."""
         return _points(self)
 

@@ -12,7 +12,7 @@ from jaxacct._numerics.arrays import Array, Real, array_module, column, logsumex
 from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 _Kind = TypeVar("_Kind", bound=Array)
@@ -80,7 +80,7 @@ class SkellamPair(Pair):
         error = 3.0 * UNIT * (start + 2.0) + roundings * UNIT * (2.0 - logs[..., -1:]) + left
         return logs, error
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)
@@ -152,7 +152,7 @@ class SkellamPair(Pair):
         log_mass = xp.where(inside, log_mass, -np.inf)
         return Survey(losses + 0.0 * mu, log_mass - logsumexp(log_mass)[..., None])
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """An upper bound of log E_Q[(P/Q)^order], order > 1, which broadcasts with the leaves; inf where none is known.
 
         The terms p(x - D)^a p(x)^(1 - a) of the window, and bounds of what lies outside (docs/proofs/families.md).
@@ -174,12 +174,12 @@ class SkellamPair(Pair):
         total = xp.maximum(total, 0.0) + margin
         return xp.where(xp.isnan(total) | ~(a > 1.0), np.inf, total)[..., 0]
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """Two logarithms and their difference; shifts of less than an outcome move no mass."""
         logs, error = self._logs(self._size())
         return (2.0 * error + 4.0 * UNIT * (2.0 - logs[..., -1:]))[..., 0]
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """P's mode."""
         logs, _ = self._logs(self._size())
         return -_at(logs, column(self.sensitivity))[..., 0]

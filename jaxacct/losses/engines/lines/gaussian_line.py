@@ -7,9 +7,10 @@ from typing import NamedTuple
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
+from jaxacct._types import Float64
 from jaxacct.losses.engines.lines.gaussian_points import Points, placed
 from jaxacct.losses.engines.lines.gaussian_quadrature import log_moments, quadrature
-from jaxacct.losses.engines.lines.line import Quadrature, Totals
+from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals
 from jaxacct.losses.engines.lines.taper import left_out, placed_cut
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -36,13 +37,13 @@ class GaussianLine(NamedTuple):
         left = left_out(self.pair, self.cut)
         return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
 
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         xp = array_module(tilts)
         wide = xp.broadcast_to(tilts[..., None], (*tilts.shape, self.theta.shape[-1]))
         return log_moments(self.pair, wide, self.cut, self.points)
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
         wide = array_module(spacing).broadcast_to(spacing[:, None], self.theta.shape)
         return quadrature(self.pair, self.theta, self.cut, self.points, wide, nodes)

@@ -16,8 +16,9 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct._types import Float64
 from jaxacct.losses.engines.lines.gaussian_points import bases_of, cell_bounds, exponent_at, multiples
-from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, octaves
+from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals, centred, octaves
 from jaxacct.losses.engines.lines.taper import (
     CURVATURE,
     HALF_LOG_2PI,
@@ -182,7 +183,7 @@ class MixtureLine(NamedTuple):
         outside = xp.exp(xp.minimum(outside - log_integral, 700.0))
         return weights, log_integral, rounding + 2.0 * outside, masses, loss
 
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol. In NumPy from the rule of twice the step; a program has one for this and `quadrature`."""
         xp = array_module(tilts)
         exponent = exponent_at(self.reverse, tilts[..., None] + 0.0 * self.theta)
@@ -194,7 +195,7 @@ class MixtureLine(NamedTuple):
         # The rule's sum is at least (1 - error) of the integral.
         return xp.where(error < 0.5, log_integral - HALF_LOG_2PI + 2.0 * error, np.inf)
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
         xp = array_module(spacing)
         exponent = exponent_at(self.reverse, self.theta)

@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.losses.engines.lines.line import Line, Quadrature, Totals
+from jaxacct._types import Float64
+from jaxacct.losses.engines.lines.line import Line, Moments, Quadrature, Tilts, Totals
 
 
 class RescaledLine(NamedTuple):
@@ -31,7 +32,7 @@ class RescaledLine(NamedTuple):
         return whole._replace(largest=whole.largest + self.offset + self.doubt + room)
 
     @np.errstate(all="ignore")
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         xp = array_module(tilts, self.offset)
         moved = tilts[..., None] * self.offset
@@ -39,7 +40,7 @@ class RescaledLine(NamedTuple):
         return self.line.log_moments(tilts) + moved + room
 
     @np.errstate(all="ignore")
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol; only the total and the mean move, and what is not known of the offset is error."""
         found = self.line.quadrature(spacing, nodes)
         xp = array_module(found.mean, self.offset)
