@@ -87,7 +87,7 @@ _atoms = st.one_of(
     st.just(Gaussian(1.0)),
 )
 hostile = _atoms | st.lists(_atoms, max_size=3) | st.tuples(_atoms) | st.dictionaries(st.text(max_size=3), _atoms)
-few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 some = settings(many, max_examples=60)  # where one call takes long
 
