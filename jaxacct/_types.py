@@ -36,7 +36,7 @@ Real: TypeAlias = Array | float
 PyTree: TypeAlias = Any
 """A tree of arrays that JAX takes apart, of whatever containers: parameters, states, data."""
 
-Json: TypeAlias = dict[str, Any]
-"""A JSON object: its values are None, booleans, numbers, texts, lists, and objects again."""
+Fields: TypeAlias = dict[str, Any]
+"""Values by name: a JSON object, the arguments of a command, keywords."""
 
-__all__ = ["Array", "Bool", "Float", "Float64", "Int", "Json", "Num", "PyTree", "Real"]
+__all__ = ["Array", "Bool", "Fields", "Float", "Float64", "Int", "Num", "PyTree", "Real"]

@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.manual_axes import fori_loop, scan, while_loop
-from jaxacct._types import Array, Real
+from jaxacct._types import Array, PyTree, Real
 
 _State = TypeVar("_State", bound=tuple[Array, ...])
 _Kind = TypeVar("_Kind", bound=Array)
@@ -252,7 +252,7 @@ def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...
     compiled = jax.jit(function, static_argnames=static)
 
     @functools.wraps(function)
-    def run(*arguments: object) -> Any:
+    def run(*arguments: object) -> PyTree:
         return (function if array_module(arguments) is np else compiled)(*arguments)
 
     return run

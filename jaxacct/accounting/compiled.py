@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,9 @@ from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.random_allocation import RandomAllocation
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.pairs.base import Pair
 
 _SIZE = SIZES[2]
 
@@ -152,7 +155,7 @@ def _compiled_slopes(
     return found
 
 
-def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) -> tuple[Any, list[Array]]:
+def _compiled_by_transforms(pairs: list[Pair], counts: list[Array], at: Array) -> tuple[Any, list[Array]]:
     """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
     groups, many = engine.grouped(pairs, counts, jnp)
     if not has_lines(groups):
@@ -160,7 +163,7 @@ def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) ->
     place = placed(_SIZE, groups, many, at)
     contour = Place(place.size, *stopped((place.plan, place.spacing)))
 
-    def curve(pairs: list[Any]) -> tuple[Array, Array]:
+    def curve(pairs: list[Pair]) -> tuple[Array, Array]:
         found = value(contour, *engine.grouped(pairs, counts, jnp))
         return found.delta, found.slope
 

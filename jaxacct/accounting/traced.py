@@ -24,6 +24,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import own_rules
 from jaxacct._numerics.manual_axes import in_auto_mode, result_type
+from jaxacct._types import Fields
 from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.compiled import compiled_answer
@@ -156,7 +157,7 @@ def _aligned(shape: tuple[int, ...], mapped: tuple[bool, ...], answer: tuple[int
     return (*axes, *[1] * (len(answer) - len(settings)), *rest)
 
 
-def _spread(numbers: Sequence[Array], asked: dict[str, Any]) -> list[tuple[int, ...]]:
+def _spread(numbers: Sequence[Array], asked: Fields) -> list[tuple[int, ...]]:
     """Shapes of the numbers in which they broadcast to the answer's axes."""
     mapped, shape = asked["mapped"], asked["shape"]
     own = [np.shape(x)[sum(axes) :] for x, axes in zip(numbers, mapped, strict=True)]
@@ -170,7 +171,7 @@ def _spread(numbers: Sequence[Array], asked: dict[str, Any]) -> list[tuple[int, 
     return found
 
 
-def _on_host(numbers: Sequence[Array], shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
+def _on_host(numbers: Sequence[Array], shapes: list[tuple[int, ...]], asked: Fields) -> list[np.ndarray]:
     """The answer in NumPy, in the precision of the program; calls nothing of JAX's."""
     numbers = [np.asarray(x).reshape(shape) for x, shape in zip(numbers, shapes, strict=True)]
     lower, upper, *slopes = host_answer(asked["question"], asked["constants"], numbers, asked["wanted"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -15,12 +15,15 @@ from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import NOISE_UNITS, composed_noise
 
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.pairs.base import Pair
+
 _MERGED = NOISE_UNITS + 12.0  # units of the noise of Gaussians composed once more: docs/proofs/parameters.md, lemma 1
 
 
 def bounds_of_samples(
     kind: str,
-    pairs: list[Any],
+    pairs: list[Pair],
     counts: Sequence[Array],
     goal: Array,
     most: float | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,13 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._types import Int
+from jaxacct._types import Int, PyTree
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of
+
+if TYPE_CHECKING:
+    pass
 
 
 class Reason(enum.IntEnum):
@@ -66,7 +69,7 @@ def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> 
 class BaseFilter:
     """What every filter says of a query beside `update`."""
 
-    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
+    def reason(self, query: object, state: PyTree, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
         """Why `update` admits or refuses ``query``: a `Reason`, int32 of the accounts' shape, inside programs too.
 
         Args:
@@ -100,7 +103,7 @@ class PerExampleReasons:
         return self._common._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))
 
     def reason(
-        self, query: object, norms: ArrayLike, state: Any, *, admitted: ArrayLike | None = None
+        self, query: object, norms: ArrayLike, state: PyTree, *, admitted: ArrayLike | None = None
     ) -> Int[Array, "*shape"]:
         """Why each example takes part or does not: a `Reason`, int32 of shape ``(examples,)``. Private.
 

@@ -55,7 +55,7 @@ class PrivateSelection(Symmetric):
         ValueError: numbers that are traced or no such parameters, or both ways to say how many runs there are.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     mean: ArrayLike | None = None
     shape: ArrayLike | None = None
     probabilities: ArrayLike | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -14,6 +14,9 @@ from jaxacct._numerics.arrays import Array
 from jaxacct.accounting import Bounds, epsilon
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.summaries.curve import ROUNDING, curve_of
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 WELL = 0.01  # the regret up to which mu tells the whole curve (Gomez et al. 2025)
 _POINTS = 400
@@ -46,7 +49,7 @@ class GDPSummary(NamedTuple):
 
 
 def gdp_summary(
-    mechanism: Any, *, steps: ArrayLike = 1, relation: str = "add_or_remove", delta_aside: float = 1e-10
+    mechanism: Mechanism, *, steps: ArrayLike = 1, relation: str = "add_or_remove", delta_aside: float = 1e-10
 ) -> GDPSummary:
     """The least mu such that ``mechanism`` is mu-GDP up to ``delta_aside``, and the regret of saying so.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
 from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -83,7 +86,7 @@ class AdditiveProfileFilter(BaseFilter):
         high = up.masses[order].astype(np.float32)
         return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
 
-    def update(self, query: Any, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
+    def update(self, query: Mechanism, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:

@@ -17,7 +17,7 @@ from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct._types import Bool, Float
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -91,7 +91,7 @@ class AnyOrderFilter(AdditiveFilter):
         """
         return self._charged(self._cost(query), state)
 
-    def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
+    def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         return _update(self.pieces, costs, state, self.orders)
 
     def _cost(self, query: object) -> Any:

@@ -15,7 +15,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
-from jaxacct._types import Bool, Float
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
@@ -109,7 +109,7 @@ class ResidueFilter(BaseFilter):
     """
 
     parameter: Any
-    curve: Callable[[Any], PLD] = dataclasses.field(metadata={"static": True})
+    curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True})
     change: Callable[[Any, PLD], Any] = dataclasses.field(metadata={"static": True})
     rounds: int = dataclasses.field(metadata={"static": True})
     grid: LossGrid = dataclasses.field(metadata={"static": True})
@@ -194,7 +194,7 @@ class ResidueFilter(BaseFilter):
 
 
 def residue(
-    family: Callable[[Any], PLD],
+    family: Callable[[PyTree], PLD],
     update: Callable[[Any, PLD], Any],
     parameter: Any,
     *,

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,9 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
+
+if TYPE_CHECKING:
+    pass
 
 _MOST_STATES = 200_000
 _FREE = (
@@ -162,7 +165,7 @@ def _same(one: object, other: object) -> bool:
 
 
 @jax.jit
-def _play(allowed: Array, index: Any, state: NaturalState) -> tuple[Array, NaturalState]:
+def _play(allowed: Array, index: Array, state: NaturalState) -> tuple[Array, NaturalState]:
     allowed, index = jnp.asarray(allowed), jnp.asarray(index)
     # An index that is no whole number, NaN among them, matches no member.
     hit = jnp.arange(state.counts.shape[0]) == index
@@ -198,7 +201,7 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
 
 def natural(
     budget: Any,
-    family: Sequence[Any] | None = None,
+    family: Sequence[object] | None = None,
     rounds: int | None = None,
     *,
     relation: str = "add_or_remove",

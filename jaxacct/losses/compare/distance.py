@@ -65,7 +65,7 @@ def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:
         return as_arrays(_bisect(*(_polygon(curve) for curve in (a, b))))
 
 
-def _polygon(curve: TradeOff) -> tuple[Any, Any]:
+def _polygon(curve: TradeOff) -> tuple[Array, Array]:
     alpha, beta = (float64(x) for x in curve.points())
     xp = array_module(alpha, beta)
     beta = xp.concatenate([xp.ones(1), beta])
@@ -75,17 +75,17 @@ def _polygon(curve: TradeOff) -> tuple[Any, Any]:
 
 
 @compiled()
-def _bisect(a: tuple[Any, Any], b: tuple[Any, Any]) -> Any:
+def _bisect(a: tuple[Array, Array], b: tuple[Array, Array]) -> Array:
     xp = array_module(*a, *b)
 
-    def beyond(f: tuple[Any, Any], g: tuple[Any, Any], delta: Any) -> Any:
+    def beyond(f: tuple[Array, Array], g: tuple[Array, Array], delta: Array) -> Array:
         """The largest violation of f(x + delta) - delta <= g(x) on [0, 1 - delta]."""
         x = xp.concatenate([g[0], f[0] - delta, xp.stack([xp.zeros(()), 1.0 - delta])])
         inside = (x >= 0) & (x <= 1.0 - delta)
         value = xp.interp(x + delta, *f) - delta - xp.interp(x, *g)
         return xp.max(xp.where(inside, value, -np.inf))
 
-    def halve(bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         enough = xp.maximum(beyond(a, b, middle), beyond(b, a, middle)) <= 0

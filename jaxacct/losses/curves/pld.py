@@ -289,7 +289,7 @@ def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
 
 
 @compiled("size", "bound")
-def _single(pair: Pair, spacing: Any, lowest: Any, size: int, bound: str) -> dict[str, Array]:
+def _single(pair: Pair, spacing: Array, lowest: Array, size: int, bound: str) -> dict[str, Array]:
     """``masses`` and ``infinity_mass`` of one run."""
     xp = array_module(pair, spacing, lowest)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
@@ -323,7 +323,7 @@ def _single(pair: Pair, spacing: Any, lowest: Any, size: int, bound: str) -> dic
     return {"masses": xp.where(more, nothing, masses), "infinity_mass": infinite}
 
 
-def _within(masses: Any, infinite: Any, largest: Any, spacing: Any, lowest: Any) -> tuple[Any, Any]:
+def _within(masses: Array, infinite: Array, largest: Array, spacing: Array, lowest: Array) -> tuple[Array, Array]:
     """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
 
     Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
@@ -350,7 +350,7 @@ def _missing(masses: Array) -> Array:
 def _wide(law: PLD) -> PLD:
     up, sign = law.bound == "upper", law._sign
 
-    def wide(x: Any) -> Any:
+    def wide(x: Array) -> Array:
         x = array_module(x).asarray(x)
         if x.dtype == np.float64:
             return x
@@ -360,23 +360,23 @@ def _wide(law: PLD) -> PLD:
 
 
 @compiled()
-def _hockey_stick(law: PLD, epsilon: Any) -> Array:
+def _hockey_stick(law: PLD, epsilon: Array) -> Array:
     return pld_curves.hockey_stick(*law._law(), float64(epsilon), law._sign)
 
 
 @compiled()
-def _trade_off(law: PLD, alpha: Any) -> Array:
+def _trade_off(law: PLD, alpha: Array) -> Array:
     return pld_curves.trade_off(*law._law(), float64(alpha), law._sign)
 
 
 @compiled()
-def _log_moment(law: PLD, theta: Any) -> Array:
+def _log_moment(law: PLD, theta: Array) -> Array:
     masses, _, grid = law._law()
     return pld_curves.log_moment(masses, grid, float64(theta), law._sign)
 
 
 @compiled()
-def _tilted(law: PLD, theta: Any) -> PLD:
+def _tilted(law: PLD, theta: Array) -> PLD:
     masses, infinity, grid = law._law()
     theta = float64(theta)
     # The normaliser rounds the other way, and the masses once more.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -191,7 +190,7 @@ def _wide(profile: PrivacyProfile) -> Array:
 
 
 @compiled()
-def _hockey_stick(profile: PrivacyProfile, epsilon: Any) -> Array:
+def _hockey_stick(profile: PrivacyProfile, epsilon: Array) -> Array:
     at = float64(epsilon)
     return _with_identity(excess_at(_wide(profile), profile.grid, profile.bound, at), at, profile.bound)
 
@@ -201,7 +200,7 @@ def _values(profile: PrivacyProfile) -> Array:
     return _with_identity(_wide(profile), profile.grid.losses, profile.bound)
 
 
-def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
+def excess_at(excess: Array, grid: LossGrid, bound: str, epsilon: Array) -> Array:
     """E(exp(epsilon)) of the piecewise linear curve, rounded to the side of ``bound``.
 
     With x = epsilon - l_k, the position in a cell is expm1(x) / expm1(spacing); x is off by a few units of epsilon.
@@ -210,7 +209,7 @@ def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
 
 
 @compiled("bound")
-def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> Any:
+def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Array) -> Array:
     xp = array_module(excess, h, lowest, epsilon)
     sign = 1.0 if bound == "upper" else -1.0
     size = excess.shape[-1]
@@ -238,7 +237,7 @@ def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> An
     return xp.where(xp.isnan(bounded), xp.fmin(xp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
-def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
+def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
     xp = array_module(excess, epsilon)
     identity = -xp.expm1(xp.minimum(epsilon, 0.0))
     units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
@@ -247,7 +246,7 @@ def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
 
 
 @compiled("bound")
-def _excess_of_values(values: Any, losses: Any, bound: str) -> Any:
+def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
     values = float64(values)
     xp = array_module(values, losses)
     gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))

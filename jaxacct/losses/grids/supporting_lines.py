@@ -71,7 +71,7 @@ def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Array, Array]:
     return inflated(xp.pad(left, (1, 0)), ROUNDING), inflated(xp.pad(right, (0, 1)), ROUNDING)
 
 
-def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
+def signed_below(chords: Any, error: Array, spacing: Array) -> Array:
     """Masses of the curve h of the module's docstring, ``(k + 1,)``, rounded down; negative where h is not convex.
 
     ``chords`` are the masses of the chords of H, ``error`` is e.

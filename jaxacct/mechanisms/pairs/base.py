@@ -104,7 +104,7 @@ class Pair:
         """
         return self._zero()
 
-    def whole(self) -> tuple[Any, Array | bool]:
+    def whole(self) -> tuple[Pair, Array | bool]:
         """``(pair, where)``: the pair without sampling, and where the rate is exactly 1, so that both are one."""
         return self, False
 
@@ -154,7 +154,7 @@ def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
 
 
 @shared
-def sorted_survey(pair: Any) -> Survey:
+def sorted_survey(pair: Pair) -> Survey:
     """The pair's survey, sorted by loss. Points without mass say nothing of where mass is, and lie at the last one."""
     losses, log_masses = pair.survey()
     xp = array_module(losses)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,9 @@ class DiscreteGaussianPair(Pair):
         if xp is not np or not np.all(steep):
             wide = xp.maximum(sigma, _NARROW)
 
-            def term(state: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, tuple[Array]]:
+            def term(
+                state: tuple[Array, Array, Array], given: tuple[Array, Array]
+            ) -> tuple[tuple[Array, Array, Array], tuple[Array]]:
                 before, hermite, scale = state  # He_{2m-2}, He_{2m-1} and sigma^(1 - 2m)
                 m, coefficient = given
                 value = coefficient * hermite * scale

@@ -72,7 +72,7 @@ class SampledPair(Rated, Pair):
         """What the pair is made of."""
         return Sample(self.inner, self.rate, self.rest, self.reverse)
 
-    def whole(self) -> tuple[Any, Array]:
+    def whole(self) -> tuple[Pair, Array]:
         """The inner pair; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.inner, all_records(self)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Window(NamedTuple):
     rest_q: Array
 
 
-def lists_outcomes(pair: Any) -> bool:
+def lists_outcomes(pair: Pair) -> bool:
     """Whether ``pair`` has few outcomes, and a method ``atoms()`` that lists them."""
     return hasattr(pair, "lists_outcomes") and pair.lists_outcomes()
 

@@ -25,7 +25,7 @@ class WithoutReplacementPair(Pair):
     above: Any
     below: Any
 
-    def whole(self) -> tuple[Any, Array | bool]:
+    def whole(self) -> tuple[Pair, Array | bool]:
         """That of the first half, which a symmetric pair without sampling is itself."""
         return self.above.whole()
 

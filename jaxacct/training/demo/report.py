@@ -10,12 +10,13 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._types import Fields
 from jaxacct.filters import Filter
 from jaxacct.mechanisms import Composed
 from jaxacct.training.budget import Budget
@@ -30,7 +31,7 @@ from jaxacct.training.schedules import step_mechanism
 _MOST_DISTINCT = 32
 _COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
 
-Report: TypeAlias = dict[str, Any]
+Report: TypeAlias = Fields
 
 
 def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Composed | None:
@@ -132,8 +133,8 @@ def make_report(
     budget: Budget,
     *,
     delta: float,
-    data: dict[str, Any],
-    settings: dict[str, Any],
+    data: Fields,
+    settings: Fields,
     seeded: bool,
 ) -> Report:
     """The report of a run as plain Python values: released numbers and public settings only.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._types import Float64
 from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals
+
+if TYPE_CHECKING:
+    pass
 
 
 class RevealedLine(NamedTuple):
