@@ -17,8 +17,8 @@ print(*broken, sep="\\n--\\n")
 CHECKED = {
     "LaplacePair.tails",
     "LaplacePair.survey",
-    "GaussianLine.log_moments",
-    "GaussianLine.quadrature",
+    "NormalLine.log_moments",
+    "NormalLine.quadrature",
     "PLD.hockey_stick",
     "PrivacyProfile.values",
     "TradeOff.points",

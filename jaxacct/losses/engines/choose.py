@@ -5,8 +5,9 @@ frequencies until bounds are a millionth wide or no number of frequencies would 
 law by law (`laws`), and what is wide even then is capped (`fallback_bounds`). Where two engines answered, the
 intersection of their bounds holds.
 
-Concrete questions are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
-the question alone. Inside a program the same formulas are compiled, in one size each.
+Concrete questions are answered in NumPy and compile nothing. Deltas of one composition at many epsilons are first read
+off a few lines (`along_curves`). Which engine answers, and on how many points, depends on the question alone. Inside a
+program the same formulas are compiled, in one size each.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct.losses.engines.along_curves import along_curves
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, decays, has_lines, inversion_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
@@ -126,6 +128,9 @@ def _by_small_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
         for size in _CELLS:
             members = _inverted(batch, size, members)
         return members
+    if batch.kind == "delta":
+        for size in _SMALL:
+            members = along_curves(batch, size, members, _NARROW)
     in_turn = batch.sides > 1 and members.size >= _MANY
     if in_turn:
         members = _direction_by_direction(batch, members)
