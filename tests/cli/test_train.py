@@ -12,16 +12,9 @@ import threading
 import jax
 import pytest
 
-from jaxacct.cli import main
+from tests.cli.called import called as call
 
 QUICK = ["train", "--filter", "gdp", "--model", "linear", "--epsilon", "8"]
-
-
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    return caught.value.code, out, err
 
 
 def test_help_lists_the_commands_and_the_filters(capsys):
