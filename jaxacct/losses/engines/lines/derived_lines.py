@@ -13,7 +13,7 @@ from jaxacct.losses.engines.lines.line import Line, Moments, Quadrature, Tilts, 
 
 
 class RevealedLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RevealedPair`` for what is drawn.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`, and ``RevealedPair`` for what is drawn.
 
     Its transform is the sum of those of both, each times its probability: their points side by side.
 
@@ -99,7 +99,7 @@ class RevealedLine(NamedTuple):
 
 
 class RescaledLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RescaledPair``.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`, and ``RescaledPair``.
 
     Attributes:
         line: of the loss itself.

@@ -16,7 +16,7 @@ from jaxacct.mechanisms.pairs.table import LEAST, Atoms
 
 
 class ListedLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`; finite losses on one more axis, ``(B, K, S)``.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`; finite losses on one more axis, ``(B, K, S)``.
 
     Attributes:
         losses, log_masses: of the listed law. A true loss is off by ``off``, a true mass by a share ``error`` and by

@@ -37,7 +37,7 @@ _HEIGHTS = 0.5 * (_RADII - 1.0 / _RADII), 0.5 * (_RADII + 1.0 / _RADII)  # half 
 
 
 class SampledLaplaceLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`.
 
     Attributes:
         epsilon: sensitivity over scale, shape ``(B, K)`` as all; ``off`` bounds its error.
