@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
+from jaxacct._types import PyTree
+
 _ROUNDS = 8  # steps through which variation spreads from one entry of a state to the others
 
 
@@ -28,7 +30,7 @@ def result_type(shape: tuple[int, ...], dtype: Any, *operands: Any) -> ShapedArr
     return jax.make_jaxpr(made)(*operands).out_avals[0]
 
 
-def alike(tree: Any, *others: Any) -> Any:
+def alike(tree: PyTree, *others: Any) -> PyTree:
     """``tree`` with every leaf declared to vary over the mesh as all leaves of all trees together."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return tree
@@ -53,12 +55,12 @@ def _is_explicit(mesh: Any) -> bool:
     return jax.sharding.AxisType.Explicit in mesh.axis_types
 
 
-def while_loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+def while_loop(going: Callable[[PyTree], PyTree], step: Callable[[PyTree], PyTree], state: PyTree) -> PyTree:
     """`jax.lax.while_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.while_loop(going, step, _settled(step, state))
 
 
-def fori_loop(start: int, end: int, step: Callable[[Any, Any], Any], state: object) -> Any:
+def fori_loop(start: int, end: int, step: Callable[[PyTree, PyTree], Any], state: object) -> PyTree:
     """`jax.lax.fori_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.fori_loop(start, end, step, _settled(lambda at: step(start, at), state))
 
@@ -69,7 +71,7 @@ def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, *given: Any, *
     return jax.lax.scan(step, _settled(lambda at: step(at, one)[0], state), *given, **options)
 
 
-def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *given: Any) -> Any:
+def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *given: Any) -> PyTree:
     """`jax.lax.cond` with operands that vary over manual mesh axes."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return jax.lax.cond(condition, one, other, *given)
@@ -79,7 +81,7 @@ def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *gi
     return jax.lax.cond(condition, alike(one), alike(other), *given)
 
 
-def _settled(step: Callable[[Any], Any], state: object) -> Any:
+def _settled(step: Callable[[PyTree], PyTree], state: object) -> PyTree:
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return state
     for _ in range(_ROUNDS):
@@ -96,7 +98,7 @@ def _varying(function: Callable[..., Any], *given: object) -> list[frozenset[str
     return [x.manual_axis_type.varying if hasattr(x, "manual_axis_type") else x.vma for x in found]
 
 
-def _cast(tree: object, axes: list[frozenset[str]]) -> Any:
+def _cast(tree: object, axes: list[frozenset[str]]) -> PyTree:
     leaves, structure = jax.tree.flatten(tree)
     moved = []
     for leaf, wanted in zip(leaves, axes, strict=True):

@@ -213,7 +213,7 @@ class ExPostResult:
 
     @classmethod
     def from_odometer(
-        cls, output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[Any], *, delta: float
+        cls, output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[object], *, delta: float
     ) -> ExPostResult:
         """A probabilistic odometer's reading as a delta-probabilistic ex-post result (Appendix A).
 

@@ -24,6 +24,7 @@ from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.least import first_greatest
+from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
@@ -31,7 +32,7 @@ from jaxacct.filters.amounts import caller_dtype
 __all__ = ["brownian_path", "brownian_step", "gumbel_path", "laplace_path", "precision_weighted_path"]
 
 
-def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+def brownian_path(key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
 
     T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
@@ -59,7 +60,7 @@ def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLi
 
 
 def precision_weighted_path(
-    key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
+    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
 ) -> Any:
     """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian_path`, from fresh noise.
 

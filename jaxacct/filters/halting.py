@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.manual_axes import cond, while_loop
+from jaxacct._types import PyTree
 from jaxacct.filters.base import Filter
 from jaxacct.filters.marks import check_state, shown
 
@@ -29,18 +30,18 @@ class Halted(NamedTuple):
         refused: True if the filter ended the loop, False if ``length`` did.
     """
 
-    carry: Any
+    carry: PyTree
     state: Any
     steps: Array
     refused: Array
 
 
 def halting_scan(
-    step: Callable[[Any, Any], tuple[Any, Callable[[], Any]]],
+    step: Callable[[PyTree, PyTree], tuple[Any, Callable[[], Any]]],
     filter: Filter,
-    carry: Any,
+    carry: PyTree,
     *,
-    state: Any = None,
+    state: PyTree = None,
     length: ArrayLike | None = None,
 ) -> Halted:
     """Runs a loop under a filter: propose a query, ask, run it; until one is refused or ``length`` steps have run.

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import Array
 
 # Outside of it float32 loses gradients: those longer than 1e19 clip norms count as 0, and so do coordinates below 2^-24
 # of one.
@@ -106,7 +107,7 @@ def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, Any],
 
     def checked(params: Params, example: object) -> Any:
         try:
-            value: Any = loss(params, example)
+            value: Array = loss(params, example)
         except Exception as problem:
             if type(problem).__name__ != "TraceContextError":  # Flax's, which need not be installed
                 raise

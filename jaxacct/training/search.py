@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._files import as_path, sync_folder
+from jaxacct._types import PyTree
 from jaxacct.selection import PrivateSelection
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.keys import RootKeys, fresh_keys
@@ -30,7 +31,7 @@ class Best(NamedTuple):
         guarantee: a mechanism, for `jaxacct.epsilon` or a filter.
     """
 
-    candidate: Any
+    candidate: PyTree
     score: float
     output: Any
     guarantee: PrivateSelection
@@ -42,8 +43,8 @@ def best_of(
     shape: float,
     *,
     train: Callable[[Any, RootKeys], tuple[ArrayLike, Any]],
-    candidates: Sequence[Any],
-    like: Any,
+    candidates: Sequence[object],
+    like: PyTree,
     folder: str | Path,
 ) -> Best:
     """The best of a random number of trials, each of a candidate that is drawn at random.

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
@@ -109,7 +109,7 @@ class ResidueFilter(BaseFilter):
     """
 
     parameter: Any
-    curve: Callable[[Any], PLD] = dataclasses.field(metadata={"static": True})
+    curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True})
     change: Callable[[Any, PLD], Any] = dataclasses.field(metadata={"static": True})
     rounds: int = dataclasses.field(metadata={"static": True})
     grid: LossGrid = dataclasses.field(metadata={"static": True})
@@ -141,7 +141,7 @@ class ResidueFilter(BaseFilter):
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     @in_float64
-    def update(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
+    def update(self, query: object, state: ResidueFilterState) -> tuple[Bool[Array, "*shape"], ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 
         Args:
@@ -188,13 +188,13 @@ class ResidueFilter(BaseFilter):
         """The parameter of the budget that is left."""
         return state.parameter
 
-    def fraction(self, state: ResidueFilterState) -> Array:
+    def fraction(self, state: ResidueFilterState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over, which says nothing of the budget."""
         return state.rounds / np.float32(self.rounds)
 
 
 def residue(
-    family: Callable[[Any], PLD],
+    family: Callable[[PyTree], PLD],
     update: Callable[[Any, PLD], Any],
     parameter: Any,
     *,
