@@ -146,7 +146,7 @@ def repeated(step: Callable[[_State], _State], state: _State, times: int) -> _St
     return state
 
 
-def collected(step: Callable[..., tuple[Any, Any]], state: object, given: Sequence[Any]) -> tuple[Array, ...]:
+def collected(step: Callable[..., tuple[PyTree, PyTree]], state: object, given: Sequence[PyTree]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
         return scan(step, state, jax.tree.map(lambda *x: array_module(x).stack(x), *given), length=len(given))[1]
@@ -242,7 +242,7 @@ def ranks(values: Array, limits: Array) -> Array:
     return repeated(nearer, (found, xp.asarray(1 << bits - 1, np.int64)), bits)[0]
 
 
-def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., Any]:
+def shared(function: Callable[..., PyTree] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., PyTree]:
     """``function`` as one of its own in programs, whose body is there once for every shape; NumPy runs it as it is.
 
     ``static`` are the names of arguments that are no arrays.

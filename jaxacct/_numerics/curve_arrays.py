@@ -73,14 +73,14 @@ def quiet_float64() -> Iterator[None]:
 _inside = contextvars.ContextVar("inside", default=False)
 
 
-def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*static: str) -> Callable[[Callable[..., PyTree]], Callable[..., PyTree]]:
     """A decorator of formulas in float64: as they are over NumPy's arrays, one compiled program where one is JAX's.
 
     A formula inside another one becomes a part of its program. Arguments that are named ``static`` are no arrays.
     Programs have no derivatives, and say so: see `_refusing`.
     """
 
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         signature = inspect.signature(function)
 
         def alone(*args: object, **kwargs: object) -> PyTree:
@@ -110,7 +110,7 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return wrap
 
 
-def _refusing(function: Callable[[PyTree], PyTree], given: Any) -> Any:
+def _refusing(function: Callable[[PyTree], PyTree], given: PyTree) -> PyTree:
     """``function(given)``; raises where a derivative of it is asked for.
 
     What is computed is a bound on a grid: where cells and events are chosen anew it has kinks, and JAX's rules would
@@ -170,7 +170,7 @@ def mapped(function: Callable[[PyTree], PyTree], xs: object, batch: int) -> PyTr
     return jax.tree.map(lambda *x: np.concatenate(x), *found)
 
 
-def rows(function: Callable[..., Any], *arrays: Any) -> Any:
+def rows(function: Callable[..., PyTree], *arrays: Any) -> Any:
     """Maps ``function`` of rows over the broadcast leading axes of ``arrays``."""
     xp = array_module(*arrays)
     shape = np.broadcast_shapes(*(x.shape[:-1] for x in arrays))

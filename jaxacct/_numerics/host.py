@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -70,11 +70,11 @@ def on_device(tree: object) -> PyTree:
 
 
 def hosted(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., PyTree] | None = None,
     *,
     static: tuple[str, ...] = (),
     work: Callable[..., int] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """``function``, in NumPy where its arguments are concrete, else compiled.
 
     Args:
@@ -112,7 +112,7 @@ def loop(going: Callable[[PyTree], Array], step: Callable[[PyTree], PyTree], sta
     return state
 
 
-def each(function: Callable[..., Any], *stacked: object) -> PyTree:
+def each(function: Callable[..., PyTree], *stacked: object) -> PyTree:
     """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
     if array_module(stacked) is not np:
         return jax.vmap(function)(*stacked)

@@ -30,7 +30,7 @@ def result_type(shape: tuple[int, ...], dtype: Any, *operands: Any) -> ShapedArr
     return jax.make_jaxpr(made)(*operands).out_avals[0]
 
 
-def alike(tree: PyTree, *others: Any) -> PyTree:
+def alike(tree: PyTree, *others: PyTree) -> PyTree:
     """``tree`` with every leaf declared to vary over the mesh as all leaves of all trees together."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return tree
@@ -38,7 +38,7 @@ def alike(tree: PyTree, *others: Any) -> PyTree:
     return _cast(tree, [axes] * len(jax.tree.leaves(tree)))
 
 
-def in_auto_mode(function: Callable[..., Any], shape: tuple[int, ...], *operands: object) -> Any:
+def in_auto_mode(function: Callable[..., PyTree], shape: tuple[int, ...], *operands: object) -> PyTree:
     """``function(*operands)``; where types say how operands lie on a mesh, XLA decides that for what is inside.
 
     Results lie as the first operand of their ``shape`` does, or are on every device.
@@ -60,18 +60,20 @@ def while_loop(going: Callable[[PyTree], PyTree], step: Callable[[PyTree], PyTre
     return jax.lax.while_loop(going, step, _settled(step, state))
 
 
-def fori_loop(start: int, end: int, step: Callable[[PyTree, PyTree], Any], state: object) -> PyTree:
+def fori_loop(start: int, end: int, step: Callable[[PyTree, PyTree], PyTree], state: object) -> PyTree:
     """`jax.lax.fori_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.fori_loop(start, end, step, _settled(lambda at: step(start, at), state))
 
 
-def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, *given: Any, **options: Any) -> tuple[Any, Any]:
+def scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, *given: PyTree, **options: Any
+) -> tuple[PyTree, PyTree]:
     """`jax.lax.scan` with a carry that varies over manual mesh axes."""
     one = jax.tree.map(lambda x: x[0], given[0]) if given else None
     return jax.lax.scan(step, _settled(lambda at: step(at, one)[0], state), *given, **options)
 
 
-def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *given: Any) -> PyTree:
+def cond(condition: Any, one: Callable[..., PyTree], other: Callable[..., PyTree], *given: PyTree) -> PyTree:
     """`jax.lax.cond` with operands that vary over manual mesh axes."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return jax.lax.cond(condition, one, other, *given)
@@ -92,7 +94,7 @@ def _settled(step: Callable[[PyTree], PyTree], state: object) -> PyTree:
     return state
 
 
-def _varying(function: Callable[..., Any], *given: object) -> list[frozenset[str]]:
+def _varying(function: Callable[..., PyTree], *given: object) -> list[frozenset[str]]:
     """The axes over which each leaf that ``function`` returns varies."""
     found = jax.make_jaxpr(function)(*given).out_avals
     return [x.manual_axis_type.varying if hasattr(x, "manual_axis_type") else x.vma for x in found]

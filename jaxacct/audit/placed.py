@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class AuditedState(NamedTuple):
     """The state of :meth:`Canaries.optimizer`: the scores so far, and the state of the optimiser that it wraps."""
 
     scores: Scores
-    inner: Any
+    inner: PyTree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Canaries:
     along: Callable[[PyTree, PyTree], jax.Array] = dataclasses.field(repr=False)
     split: bool = dataclasses.field(repr=False)
 
-    def model(self, params: PyTree) -> Any:
+    def model(self, params: PyTree) -> PyTree:
         """The part of ``params``, or of a tree of their shapes, that is the user's model."""
         return params["model"] if self.split else params
 
@@ -218,7 +218,7 @@ def canaries(
         extra = jax.tree.map(lambda leaf: jnp.asarray(leaf)[np.arange(count) % records], data)
         params = {"model": params, "canaries": jnp.zeros(count, jnp.float32)}
 
-        def own(params: Any, label: jax.Array) -> jax.Array:
+        def own(params: PyTree, label: jax.Array) -> jax.Array:
             return length * jnp.vdot(jax.nn.one_hot(label, count, dtype=jnp.float32), params["canaries"])
 
         def along(release: PyTree, params: object) -> jax.Array:
@@ -231,7 +231,7 @@ def canaries(
         ):
             raise ValueError("examples must be a tree of the shapes of data, but for their number")
 
-        def own(params: Any, label: jax.Array) -> jax.Array:
+        def own(params: PyTree, label: jax.Array) -> jax.Array:
             return jnp.float32(0.0)
 
         def along(release: PyTree, params: object) -> jax.Array:

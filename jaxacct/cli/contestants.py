@@ -148,7 +148,7 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     def count(mu: ArrayLike) -> jax.Array:
         budget = filters.gdp_residue(mu, slack, steps=schedule.steps)
 
-        def step(state: PyTree, i: Any) -> Any:
+        def step(state: PyTree, i: PyTree) -> PyTree:
             admitted, state = budget.update(jax.tree.map(lambda x: x[i], queries), state)
             return state, admitted
 

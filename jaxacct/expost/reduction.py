@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +31,9 @@ from jaxacct.filters.amounts import caller_dtype
 __all__ = ["brownian_path", "brownian_step", "gumbel_path", "laplace_path", "precision_weighted_path"]
 
 
-def brownian_path(key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+def brownian_path(
+    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
+) -> PyTree:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
 
     T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
@@ -61,7 +62,7 @@ def brownian_path(key: Array, value: PyTree, epsilons: ArrayLike, *, order: Arra
 
 def precision_weighted_path(
     key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
-) -> Any:
+) -> PyTree:
     """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian_path`, from fresh noise.
 
     Release i is the average of i independent Gaussian releases, of variances
@@ -82,7 +83,7 @@ def brownian_step(
     *,
     order: ArrayLike,
     sensitivity: ArrayLike,
-) -> Any:
+) -> PyTree:
     """The next release of a Brownian mechanism, for budgets that are chosen after looking at the last release.
 
     With w = (epsilon - spent) / epsilon, the next release is w value + (1 - w) previous plus Gaussian noise of
@@ -132,7 +133,7 @@ def brownian_step(
         return _noise.released(key, draw, dtype, value, previous)
 
 
-def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> PyTree:
     """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
 
     The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
@@ -199,7 +200,12 @@ def _selected(key: Array, scores: ArrayLike, epsilons: ArrayLike, sensitivity: A
 
 
 def _released(
-    noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
+    noise: Callable[..., Array],
+    key: Array,
+    value: PyTree,
+    epsilons: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
 ) -> object:
     check_budgets(epsilons)
     check_order(order)

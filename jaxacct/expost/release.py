@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +91,7 @@ def release_until(
 
 
 def compose_until(
-    step: Callable[[jax.Array, Any, Any], tuple[Any, Mechanism | ArrayLike]],
+    step: Callable[[jax.Array, PyTree, PyTree], tuple[PyTree, Mechanism | ArrayLike]],
     start: object,
     accurate: Callable[[PyTree], ArrayLike],
     check: Check,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
@@ -28,11 +26,11 @@ class AroundFilter(Around, BaseFilter):
         """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
         return self.filter.update(query, state)
 
-    def spent(self, state: PyTree) -> Any:
+    def spent(self, state: PyTree) -> PyTree:
         """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
         return self.filter.spent(state)
 
-    def remaining(self, state: PyTree) -> Any:
+    def remaining(self, state: PyTree) -> PyTree:
         """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
         return self.filter.remaining(state)
 

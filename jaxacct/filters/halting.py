@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +31,13 @@ class Halted(NamedTuple):
     """
 
     carry: PyTree
-    state: Any
+    state: PyTree
     steps: Array
     refused: Array
 
 
 def halting_scan(
-    step: Callable[[PyTree, PyTree], tuple[Any, Callable[[], Any]]],
+    step: Callable[[PyTree, PyTree], tuple[PyTree, Callable[[], PyTree]]],
     filter: Filter,
     carry: PyTree,
     *,
@@ -115,10 +115,10 @@ def halting_scan(
     return while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))
 
 
-def _like(shapes: Any, moved: Any) -> Any:
+def _like(shapes: PyTree, moved: PyTree) -> PyTree:
     """``moved``, once it is known to have the structure, shapes and types of the carry before."""
 
-    def of(tree: Any) -> Any:
+    def of(tree: PyTree) -> PyTree:
         return jax.tree.structure(tree), [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)]
 
     _validate.arrays(step=moved)

@@ -32,7 +32,7 @@ from jaxacct.filters.residues.natural import NaturalFilter
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
-Rule = Callable[[Any, Any, Any], tuple[Array, Any]]
+Rule = Callable[[Any, PyTree, Any], tuple[Array, PyTree]]
 """Of a filter, its state and a lower filter: whether that covers what was spent, and its state, both without marks."""
 
 

@@ -114,7 +114,7 @@ def _share(one: StepRecord, admitted: bool, left: float, scale: float) -> None:
 
 class _Answer(NamedTuple):
     admitted: bool
-    state: Any
+    state: PyTree
     scale: float
     left: float
 

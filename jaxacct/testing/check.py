@@ -42,7 +42,7 @@ def check_step(
     *,
     mechanism: Mechanism,
     relation: str = "add_or_remove",
-    keys: Callable[[int], Any] = jax.random.key,
+    keys: Callable[[int], jax.Array] = jax.random.key,
     steps: int = 1,
     private: Sequence[str] = (),
 ) -> Checked:

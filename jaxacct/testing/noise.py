@@ -58,7 +58,7 @@ def _each(program: Program, data: PyTree, key: jax.Array, signs: bool) -> Iterat
         yield _noise(program, data, key, gains, signs=signs)
 
 
-def _covariance(program: Program, data: Any, keys: list[Any]) -> np.ndarray | None:
+def _covariance(program: Program, data: PyTree, keys: list[jax.Array]) -> np.ndarray | None:
     """The covariance of all entries, if the normal numbers are few and it is the same for two keys."""
     shapes = [source.aval.shape for source in program.found.sources]
     if max(sum(map(np.prod, shapes)), sum(cut.aval.size for cut in program.found.cuts)) > _MOST_SINGLE:

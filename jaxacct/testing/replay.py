@@ -51,12 +51,12 @@ class Program:
 
     def run(
         self,
-        data: Any,
-        keys: Any,
-        gains: Any = 1.0,
+        data: PyTree,
+        keys: PyTree,
+        gains: PyTree = 1.0,
         *,
         signs: bool = False,
-        released: Any = None,
+        released: PyTree = None,
     ) -> Seen:
         """One run with every normal draw times its gain, or the sign of the draw in its place.
 

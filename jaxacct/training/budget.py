@@ -248,7 +248,7 @@ def _admits_each(budget: Filter, schedule: Schedule) -> bool:
     queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     which = np.repeat(np.arange(len(each)), [steps for _, _, steps in schedule.planned])
 
-    def step(state: PyTree, i: Any) -> Any:
+    def step(state: PyTree, i: PyTree) -> PyTree:
         admitted, state = budget.update(jax.tree.map(lambda leaf: leaf[i], queries), state)
         return state, admitted
 

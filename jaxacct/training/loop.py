@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ class FitResult:
 
 
 def fit(
-    step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
+    step: Callable[[TrainState, PyTree], tuple[TrainState, StepReport]],
     state: TrainState,
     data: object,
     *,

@@ -44,7 +44,7 @@ class FilteredAggregateState(NamedTuple):
     keys: RootKeys
     step: jax.Array
     halted: jax.Array
-    inner: Any
+    inner: PyTree
 
 
 def filtered_aggregate(

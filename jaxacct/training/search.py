@@ -33,7 +33,7 @@ class Best(NamedTuple):
 
     candidate: PyTree
     score: float
-    output: Any
+    output: PyTree
     guarantee: PrivateSelection
 
 
@@ -42,7 +42,7 @@ def best_of(
     mean: float,
     shape: float,
     *,
-    train: Callable[[Any, RootKeys], tuple[ArrayLike, Any]],
+    train: Callable[[PyTree, RootKeys], tuple[ArrayLike, PyTree]],
     candidates: Sequence[object],
     like: PyTree,
     folder: str | Path,
@@ -109,7 +109,7 @@ def best_of(
     return Best(candidates[choices[best]], scores[best], output, selection)
 
 
-def _write(path: Path, leaves: list[Any]) -> None:
+def _write(path: Path, leaves: list[ArrayLike]) -> None:
     """An archive that has its name only when it is whole."""
     part = path.with_suffix(".part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -162,7 +162,7 @@ def make_step(
         report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, reason)
         return Proposal(report, after, schedule_state)
 
-    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[Any, Any]:
+    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[PyTree, PyTree]:
         """What `noisy_gradient` returns, and the filter's state."""
         report, keys = proposal.report, step_keys(state.keys, state.step)
         if sampler is not None:

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated
-from jaxacct._types import Float
+from jaxacct._types import Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import (
     INFINITY,
@@ -148,7 +148,7 @@ def _update(filter: Filter, query: object, norms: Array, state: PerExampleState)
 
     own = mark_of(filter)
 
-    def one(query: object, norm: Array, good: Array, bare: Any) -> tuple[Array, Any]:
+    def one(query: object, norm: Array, good: Array, bare: PyTree) -> tuple[Array, PyTree]:
         each = put_for(filter, bare, own)
         if isinstance(filter, LastStepFilter):
             admitted, after, scale = filter.update_clipped(query, each)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ class AdditiveFilter(BaseFilter):
         """What belongs to the filter's mark, beside its type and static fields."""
         return jax.tree.leaves(self.pieces)
 
-    def _cost(self, query: object) -> Any:
+    def _cost(self, query: object) -> PyTree:
         """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
         raise NotImplementedError
 
@@ -68,11 +68,11 @@ class AdditiveFilter(BaseFilter):
         with jax.enable_x64(True):
             return functools.reduce(operator.and_, [cost < np.inf for cost in jax.tree.leaves(self._cost(query))])
 
-    def spent(self, state: PyTree) -> Any:
+    def spent(self, state: PyTree) -> PyTree:
         """The cost of all that ran, rounded up, in the caller's float type."""
         return _per_budget(_spent, self, state)
 
-    def remaining(self, state: PyTree) -> Any:
+    def remaining(self, state: PyTree) -> PyTree:
         """The largest cost that still fits, rounded down, in the caller's float type."""
         return _per_budget(_remaining, self, state)
 
@@ -104,7 +104,7 @@ def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool) -> tupl
     return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
 
 
-def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: PyTree) -> Any:
+def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: PyTree) -> PyTree:
     found = jax.tree.map(functools.partial(read, squares=filter.squares), filter.pieces, state)
     return tuple(found) if isinstance(found, tuple) else found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -94,7 +93,7 @@ class AnyOrderFilter(AdditiveFilter):
     def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         return _update(self.pieces, costs, state, self.orders)
 
-    def _cost(self, query: object) -> Any:
+    def _cost(self, query: object) -> PyTree:
         if not is_scalar_query(query):
             return _at_orders(query, self.orders)
         if np.ndim(query) < 1 or np.shape(query)[-1] != len(self.orders):

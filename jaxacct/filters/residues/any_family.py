@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -49,7 +49,7 @@ class ResidueCheck(NamedTuple):
 class ResidueFilterState(NamedTuple):
     """The budget's parameter, how many queries ran, and the filter's mark."""
 
-    parameter: Any
+    parameter: PyTree
     rounds: Array
     mark: Array | None = None
 
@@ -108,9 +108,9 @@ class ResidueFilter(BaseFilter):
         tolerance: of one step, static.
     """
 
-    parameter: Any
+    parameter: PyTree
     curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True})
-    change: Callable[[Any, PLD], Any] = dataclasses.field(metadata={"static": True})
+    change: Callable[[PyTree, PLD], PyTree] = dataclasses.field(metadata={"static": True})
     rounds: int = dataclasses.field(metadata={"static": True})
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     relation: str = dataclasses.field(metadata={"static": True})
@@ -129,7 +129,7 @@ class ResidueFilter(BaseFilter):
         """The first parameter, in float32 as programs of either precision keep it."""
         return ResidueFilterState(*on_device((self._first(), np.zeros((), np.int32))))
 
-    def _first(self) -> Any:
+    def _first(self) -> PyTree:
         return jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
 
     def _identity(self) -> list[Array]:
@@ -176,15 +176,15 @@ class ResidueFilter(BaseFilter):
         xp = array_module(admitted, made, state)
         return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))
 
-    def _budget(self, parameter: Any) -> PLD:
+    def _budget(self, parameter: PyTree) -> PLD:
         """The curve at ``parameter``; of a known one by one program for all of its operations."""
         return on_host(jax.jit(self.curve)(parameter)) if at_hand(parameter) else self.curve(parameter)
 
-    def spent(self, state: ResidueFilterState) -> Any:
+    def spent(self, state: ResidueFilterState) -> PyTree:
         """The first parameter less what is left of it, entry by entry."""
         return jax.tree.map(lambda a, b: a - b, self.init().parameter, state.parameter)
 
-    def remaining(self, state: ResidueFilterState) -> Any:
+    def remaining(self, state: ResidueFilterState) -> PyTree:
         """The parameter of the budget that is left."""
         return state.parameter
 
@@ -195,8 +195,8 @@ class ResidueFilter(BaseFilter):
 
 def residue(
     family: Callable[[PyTree], PLD],
-    update: Callable[[Any, PLD], Any],
-    parameter: Any,
+    update: Callable[[PyTree, PLD], PyTree],
+    parameter: PyTree,
     *,
     rounds: int,
     grid: LossGrid,

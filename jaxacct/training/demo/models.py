@@ -30,7 +30,7 @@ class Network(NamedTuple):
 
     params: PyTree
     logits: Callable[[PyTree, jax.Array], jax.Array]
-    loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
+    loss: Callable[[PyTree, tuple[jax.Array, jax.Array]], jax.Array]
 
 
 def from_flax(model: object, variables: object = None) -> Network:

@@ -6,7 +6,7 @@ setting after the other is worked on, and those that are narrow already are left
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from jaxacct._numerics.arrays import program as jnp
 from jaxacct._numerics.manual_axes import cond, fori_loop, while_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
+from jaxacct._types import PyTree
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
 from jaxacct.losses.engines.laws.composer import (
@@ -148,7 +149,7 @@ def _laws_of_run(pair: Pair, edges: Array) -> Laws:
     return found if few else composed(found, Laws(nothing, nothing), edges)
 
 
-def _at(tree: Any, index: Array) -> Any:
+def _at(tree: PyTree, index: Array) -> PyTree:
     return jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x[index], tree)
 
 
