@@ -24,7 +24,6 @@ from jaxacct.losses.engines.inversion.gaussian_slopes import Slopes, slopes_on
 from jaxacct.losses.engines.inversion.inversion_bounds import has_lines, prepare, read
 from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
 from jaxacct.losses.engines.inversion.values import SIZES, Place, placed, value
-from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
@@ -96,7 +95,7 @@ def _of_gaussians(kind: str, batch: Batch) -> tuple[Array, Array, Callable[[Arra
     pairs, counts, goal = batch.query
     (group,), many = engine.grouped(pairs, counts, jnp)
     prepared = prepare(kind, engine.TRACED, tilt_plan(kind, (group,), many, goal), (group,), many)
-    low, high = narrowed_by_laws(kind, (group,), many, goal, stopped(read(kind, prepared, goal)))
+    low, high = engine.composed_in_program(kind, (group,), many, goal, lambda: stopped(read(kind, prepared, goal)))
     return low, high, lambda at: slopes_on(prepared, group, many, at)
 
 

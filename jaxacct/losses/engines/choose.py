@@ -12,11 +12,12 @@ the question alone. Inside a program the same formulas are compiled, in one size
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
@@ -27,9 +28,12 @@ from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.narrowing import Answer, Narrowing, Options
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 TRACED = Size(512, 1024)
 """Of an inversion in a program."""
+
+_LAWS_ALONE = 16  # settings times parts in a program, up to which composing laws costs less than an inversion's code
 
 _SMALL = (Size(160, 128), Size(256, 256), Size(768, 512))  # sizes that are tried in turn,
 _LARGE = (Size(2048, 1024), Size(2048, 4096))  # those while they help, and before laws are composed,
@@ -82,11 +86,22 @@ def bounds(
         return _concrete(Narrowing(kind, groups, stacked, goal, options, sides))
     if most == 1.0 and stacked.shape[-1] == 1:
         return _one_run(kind, groups, stacked, goal)
-    return narrowed_by_laws(kind, groups, stacked, goal, inverted(kind, TRACED, groups, stacked, goal))
+    return composed_in_program(kind, groups, stacked, goal, lambda: _inverted_once(kind, TRACED, groups, stacked, goal))
 
 
-inverted = jax.jit(inversion_bounds, static_argnums=(0, 1))
-"""The inversion as a function of a program's own."""
+def composed_in_program(
+    kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array, invert: Callable[[], Answer]
+) -> Answer:
+    """Bounds by laws, and before them by ``invert`` where laws alone would be wide, or run for longer than compiling.
+
+    A delta moves by many times what an epsilon does, and few outcomes are points that no cells keep.
+    """
+    alone = kind == "epsilon" and counts.size <= _LAWS_ALONE and not any(lists_outcomes(group) for group in groups)
+    known = (jnp.zeros_like(goal), jnp.full_like(goal, np.inf)) if alone else invert()
+    return narrowed_by_laws(kind, groups, counts, goal, known)
+
+
+_inverted_once = jax.jit(inversion_bounds, static_argnums=(0, 1))  # as a function of a program's own
 
 
 def _concrete(batch: Narrowing) -> Answer:
