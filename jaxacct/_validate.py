@@ -246,7 +246,7 @@ def _is_plain(array: Any) -> bool:
     """Whether an array is NumPy's or JAX's own, of real numbers that JAX can hold."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
         return False
-    real = jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iu"
+    real = jnp.issubdtype(array.dtype, jnp.floating) or getattr(array.dtype, "kind", "key") in "iu"
     return real and array.dtype.itemsize <= 8
 
 

@@ -8,6 +8,7 @@ import os
 import pathlib
 import tempfile
 
+import hypothesis
 import jax
 import pytest
 
@@ -25,6 +26,10 @@ CACHE = {
 for name, value in CACHE.items():
     os.environ[name.upper()] = str(value)
     jax.config.update(name, value)
+
+# The same examples in every run: `--hypothesis-profile=default` looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile("same")
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 

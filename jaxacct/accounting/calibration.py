@@ -119,7 +119,8 @@ def calibrate(
         _validate.numbers(steps=steps)
     _validate.at_least(0.0 if whole else _LEAST_TOLERANCE, tolerance=tolerance)
     low, high = _ends(bracket, seek, whole)
-    start = 1024.0 if whole else 1.0 if bracket is None else np.sqrt(low) * np.sqrt(high)
+    # Far too private a query takes longest: a wide bracket's middle would be one.
+    start = 1024.0 if whole else np.where((low < 1.0) & (high > 1.0), 1.0, np.sqrt(low) * np.sqrt(high))
     first = np.clip(start, low, high)
     if whole:
         first = np.rint(first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,15 +19,12 @@ from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.inversion.gaussian_slopes import Slopes, slopes_on
-from jaxacct.losses.engines.inversion.inversion_bounds import has_lines, prepare, read
-from jaxacct.losses.engines.inversion.tilt_plan import tilt_plan
-from jaxacct.losses.engines.inversion.values import SIZES, Place, placed, value
+from jaxacct.losses.engines.derivatives import SIZES, Place, placed, value
+from jaxacct.losses.engines.inversion.inversion_bounds import has_lines
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.random_allocation import RandomAllocation
 
 _SIZE = SIZES[2]
@@ -42,11 +38,7 @@ def compiled_answer(
     target, steps = askable(question.kind, given, runs, jnp)
     mechanism = _without_tables(mechanism, not question.attained and not any(wanted))
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
-    slopes_at = None
-    if any(wanted) and all(isinstance(pair, GaussianPair) for pair in batch.query[0]) and not _is_single(batch):
-        low, high, slopes_at = _of_gaussians(question.kind, batch)
-    else:
-        low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
+    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
     rare = rarely_sampled(mechanism, steps)
     lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
     if question.kind == "epsilon":  # a subnormal delta is read as 0
@@ -55,7 +47,7 @@ def compiled_answer(
     lower, upper = known_at_once(question.kind, lower, upper, given, runs, batch, jnp)
     if not any(wanted):
         return [lower, upper]
-    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]
+    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
 
 
 def _without_tables(mechanism: Mechanism, above: bool) -> Mechanism:
@@ -90,15 +82,6 @@ def _is_single(batch: Batch) -> bool:
     return batch.most == 1.0 and len(batch.query[0]) == 1
 
 
-def _of_gaussians(kind: str, batch: Batch) -> tuple[Array, Array, Callable[[Array], Slopes]]:
-    """Bounds of compositions of Gaussians, and derivatives at epsilons next to them on the same contour."""
-    pairs, counts, goal = batch.query
-    (group,), many = engine.grouped(pairs, counts, jnp)
-    prepared = prepare(kind, engine.TRACED, tilt_plan(kind, (group,), many, goal), (group,), many)
-    low, high = engine.composed_in_program(kind, (group,), many, goal, lambda: stopped(read(kind, prepared, goal)))
-    return low, high, lambda at: slopes_on(prepared, group, many, at)
-
-
 def _compiled_slopes(
     question: Question,
     constants: tuple[Any, ...],
@@ -107,7 +90,6 @@ def _compiled_slopes(
     batch: Batch,
     high: Array,
     upper: Array,
-    slopes_at: Callable[[Array], Slopes] | None,
 ) -> list[Any]:
     shape = batch.shape
     high = high.reshape(batch.sides, -1)
@@ -126,17 +108,8 @@ def _compiled_slopes(
         (pair,) = pairs
         per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
-    elif slopes_at is None:
-        per_epsilon, in_pairs = _compiled_by_transforms(pairs, counts, at)
-        in_parts = in_pairs, [jnp.zeros_like(count) for count in counts]
     else:
-        found = slopes_at(at)
-        places = range(len(pairs))
-        in_parts = (
-            [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],
-            [found.counts[:, k] for k in places],
-        )
-        per_epsilon = found.epsilon
+        per_epsilon, in_parts = _compiled_by_transforms(pairs, counts, at)
     known = jnp.stack([jnp.isfinite(x) for x in jax.tree.leaves(in_parts)]).all(0) & jnp.isfinite(per_epsilon)
     taken = lambda x: jnp.where(worst & known, x, 0.0)  # noqa: E731
     slopes = pull(jax.tree.map(taken, in_parts))
@@ -151,19 +124,20 @@ def _compiled_slopes(
     return found
 
 
-def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) -> tuple[Any, list[Array]]:
-    """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
-    groups, many = engine.grouped(pairs, counts, jnp)
+def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) -> tuple[Any, Any]:
+    """The derivatives of delta in epsilon, and in all numbers of the parts; NaN where two windows differ."""
+    parts = pairs, counts
+    groups, many = engine.grouped(*parts, jnp)
     if not has_lines(groups):
-        return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), pairs)
+        return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), parts)
     place = placed(_SIZE, groups, many, at)
     contour = Place(place.size, *stopped((place.plan, place.spacing)))
 
-    def curve(pairs: list[Any]) -> tuple[Array, Array]:
-        found = value(contour, *engine.grouped(pairs, counts, jnp))
+    def curve(parts: tuple[list[Any], list[Array]]) -> tuple[Array, Array]:
+        found = value(contour, *engine.grouped(*parts, jnp))
         return found.delta, found.slope
 
-    _, pull, slope = jax.vjp(curve, pairs, has_aux=True)
+    _, pull, slope = jax.vjp(curve, parts, has_aux=True)
     (both,) = jax.vmap(pull)(alike(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)), at))
     fine, rough = (jax.tree.map(lambda x: x[window], both) for window in (0, 1))  # noqa: B023
     trusted = lambda a, b: jnp.where(jnp.abs(a - b) <= DIGITS * jnp.abs(a), a, jnp.nan)  # noqa: E731

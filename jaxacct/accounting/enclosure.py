@@ -9,13 +9,20 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.whole_samples import bounds_of_samples
 from jaxacct.losses.engines.narrowing import Options
+from jaxacct.losses.renyi.conversion import epsilon_of_divergence
+from jaxacct.losses.renyi.curve import divergence
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
+from jaxacct.mechanisms.known_attack import KnownAttack
 
+_DEEP = 1e-280  # a delta that engines may lose among what underflows
+_WIDE = 0.999  # of its upper bound, a lower bound that leaves nothing to be said
+_ORDERS = 1.0 + 2.0 ** np.arange(-3.0, 22.5, 0.5)  # of divergences
 _NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
 
 
@@ -52,5 +59,28 @@ def enclosure(
             options = options._replace(limit=limit[open_])
         lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
-    low, high = known_at_once(kind, low, high, *given, batch, np)
+    low, high = (np.asarray(x) for x in known_at_once(kind, low, high, *given, batch, np))
+    if kind == "epsilon" and not isinstance(mechanism, KnownAttack):  # of which only lower bounds count
+        high = _by_moments(
+            mechanism, np.asarray(given[0]), np.asarray(steps), relation, np.asarray(low), np.asarray(high)
+        )
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)
+
+
+def _by_moments(
+    mechanism: Mechanism, delta: np.ndarray, steps: np.ndarray, relation: str, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """``upper`` bounds of epsilon, those by Rényi's divergence where engines find none, or a wide one of a deep delta.
+
+    Divergences are logarithms, which never underflow. A mechanism's own are sometimes below its pair's, as the pair's
+    lower bound is not: no upper bound goes below that.
+    """
+    lost = (delta > 0) & (delta < 1) & ((upper == np.inf) | (delta < _DEEP) & (lower < _WIDE * upper))
+    found = upper
+    for order in _ORDERS if lost.any() else ():
+        try:
+            rho = inflated(steps * divergence(mechanism, order, relation=relation), 4.0 * UNIT)
+        except ValueError:  # it has no such curve
+            return upper
+        found = np.minimum(found, epsilon_of_divergence(rho, order, delta))
+    return np.where(lost, np.where(lower < np.inf, np.maximum(found, lower), found), upper)

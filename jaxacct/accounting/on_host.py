@@ -23,20 +23,16 @@ from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.accounting.question import Question
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.inversion.gaussian_slopes import Slopes, composition_slopes, run_slopes, unknown
-from jaxacct.losses.engines.inversion.values import SIZES, Size, Value, placed, value
+from jaxacct.losses.engines.derivatives import SIZES, Curve, Place, Size, Value, extrapolated, placed, value
 from jaxacct.losses.engines.laws.bounds import Runs, runs_of
-from jaxacct.losses.engines.laws.slopes import Curve, extrapolated
 from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
 from jaxacct.losses.engines.narrowing import Options
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.pairs.base import Pair
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
 _Parts = tuple[list[Any], list[np.ndarray]]
-_STEP = 1e-3  # relative, of differences of the fourth order
-_STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
+_STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # relative, of differences of the fourth order; in turn, as curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
 _NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
@@ -90,8 +86,7 @@ def _slopes(
     pairs, counts = parts()
     if question.kind == "epsilon":
         at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
-    gaussian = all(isinstance(pair, GaussianPair) for pair in pairs)
-    read = _gaussian if gaussian else _one_run if _once(counts).all() else _composed
+    read = _one_run if _once(counts).all() else _composed
     per_epsilon, slope_in = _by_laws_too(*read(parts, pairs, counts, at), parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
     slopes = []
@@ -111,15 +106,9 @@ def _at_root(
 ) -> np.ndarray:
     """A better epsilon where bounds of it are wide: a step of Newton's method."""
     wide = (at - lower > _NARROW * at) & ~_once(counts)
-    if not wide.any():
+    if not wide.any() or not has_derivatives(pairs):
         return at
-    if all(isinstance(pair, GaussianPair) for pair in pairs):
-        slopes = _asked(composition_slopes, pairs, counts, at, wide)
-        values, slope = slopes.value, slopes.epsilon
-    elif has_derivatives(pairs):
-        values, slope = (x[wide] for x in _by_transforms(pairs, counts, at))
-    else:
-        return at
+    values, slope = (x[wide] for x in _by_transforms(pairs, counts, at))
     root = np.clip(at[wide] - (values - goal[wide]) / slope, lower[wide], at[wide])
     at = at.copy()
     at[wide] = np.where(np.isfinite(root), root, at[wide])
@@ -131,15 +120,6 @@ def _once(counts: list[np.ndarray]) -> np.ndarray:
     return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
 
 
-def _asked(
-    read: Callable[..., Slopes], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray, rows: np.ndarray
-) -> Slopes:
-    """The slopes of some settings."""
-    some_pairs, some_counts = jax.tree.map(lambda x: x[rows], (pairs, counts))
-    (group,), many = engine.grouped(some_pairs, some_counts, np)
-    return read(group, many, at[rows])
-
-
 def implicit(kind: str, slope: Array, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Array:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
@@ -147,36 +127,20 @@ def implicit(kind: str, slope: Array, per_epsilon: Array, is_target: bool, xp: M
     return (float(is_target) - slope) / xp.where(per_epsilon < 0, per_epsilon, np.nan)
 
 
-def _gaussian(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
-    """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
-    slopes = unknown(at.size, len(pairs))
-    once = _once(counts)
-    for rows, read in ((once, run_slopes), (~once, composition_slopes)):
-        if rows.any():
-            for whole, some in zip(slopes, _asked(read, pairs, counts, at, rows), strict=True):
-                whole[rows] = some
-    each = np.stack(slopes[2:])
-
-    def leaves(place: int, factor: float) -> np.ndarray:
-        pairs, counts = parts(place, factor)
-        return np.stack([[pair.noise, pair.rate, count] for pair, count in zip(pairs, counts, strict=True)], -1)
-
-    def slope_in(place: int) -> np.ndarray:
-        change = _difference(lambda factor: leaves(place, factor), _STEP)
-        return np.where(change == 0.0, 0.0, each * change).sum((0, 2))
-
-    return slopes.epsilon, slope_in
-
-
 def _one_run(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
-    """The same for one run of any pair, by differences of its curve."""
+    """The derivative in epsilon, and a function for those in the logarithm of a number, of one run of any pair.
+
+    By differences of its curve.
+    """
     (pair,), (count,) = pairs, counts
     # The best event {L > epsilon} may be held fixed.
     per_epsilon = -np.exp(at) * pair.tails(column(at)).q_above[..., 0]
 
     def slope_in(place: int) -> np.ndarray:
-        value = lambda factor: single_value(parts(place, factor)[0][0], at)  # noqa: E731
         slope = np.full(at.shape, np.nan)
+        if np.any(parts(place, 1.0 + _STEPS[0])[1][0] != count):
+            return slope  # the number of runs moves, and one run knows of no other
+        value = functools.cache(lambda factor: single_value(parts(place, factor)[0][0], at))
         for step in _STEPS:
             found, rough = (_difference(value, size) for size in (step, 2.0 * step))
             agree = np.abs(found - rough) <= _AGREEMENT * np.abs(found)
@@ -196,14 +160,14 @@ def _composed(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.n
         alone, of_one = _one_run(parts, pairs, counts, at)
         per_epsilon = np.where(once, alone, per_epsilon)
 
-    def slope_in(place: int) -> np.ndarray:
-        moved = parts(place, 1.0 + _STEP)[1]
-        if any((a != b).any() for a, b in zip(moved, counts, strict=True)):
-            return np.full(at.shape, np.nan)  # between whole numbers of runs there is no law
+    @functools.cache
+    def contour(size: Size, rows: tuple[int, ...]) -> Place:
+        return placed(size, *_grouped(pairs, counts, np.array(rows)), at[np.array(rows)])
 
+    def slope_in(place: int) -> np.ndarray:
         def tried(size: Size, rows: np.ndarray) -> np.ndarray:
-            contour = placed(size, *_grouped(pairs, counts, rows), at[rows])
-            curve = lambda factor: value(contour, *_grouped(*parts(place, factor), rows)).delta  # noqa: E731  # pyright: ignore[reportCallIssue]
+            fixed = contour(size, tuple(rows.tolist()))
+            curve = functools.cache(lambda factor: value(fixed, *_grouped(*parts(place, factor), rows)).delta)
             slope = np.full(rows.size, np.nan)
             for step in _STEPS[:2]:
                 found, rough = (_difference(curve, width) for width in (step, 2.0 * step))
@@ -250,13 +214,13 @@ def _by_laws_too(
                 same = all(a[row] == b[row] for a, b in zip(moved[1], counts, strict=True))
                 return curve(row).at(runs(moved, row), float(at[row])) if same else np.full(2, np.nan)
 
-            return _difference(value, _STEP)
+            return _difference(value, _STEPS[0])
 
         return filled(np.array(slope_in(place)), of)
 
     def in_epsilon(row: int) -> np.ndarray:
         value = lambda factor: curve(row).at(curve(row).runs, float(at[row]) * factor)  # noqa: E731
-        return _difference(value, _STEP) / at[row]
+        return _difference(value, _STEPS[0]) / at[row]
 
     return filled(np.array(per_epsilon), in_epsilon), in_number
 

@@ -53,16 +53,22 @@ def calibrate(
     """
     _validate.positive(target=target, least=least, most=most, tolerance=tolerance)
     value = lambda parameter: float(attack(make(parameter), *arguments, **keywords).upper)  # noqa: E731
-    low, high, best = least, most, value(most)
+    low, high, at_low, best = least, most, np.inf, value(most)
     if not best <= target:
         raise ValueError(f"target must be at least {best:.3g}, which is what parameter {most:g} has, got {target:g}")
-    if value(least) <= target:
-        raise ValueError(f"target must be below what parameter {least:g} has, got {target:g}: lower least")
+    turn = 0
     while high / low > 1.0 + tolerance:
-        middle = float(np.sqrt(low * high))
-        found = value(middle)
+        point = float(np.sqrt(low * high))
+        if turn % 3 and at_low < np.inf and best > 0.0:
+            # Just beyond where a line through both ends meets the target, on either side in turn.
+            share = np.log(at_low / target) / np.log(at_low / best)
+            aim = low * (high / low) ** share * (1.0 + (tolerance if turn % 3 == 1 else -tolerance) / 3.0)
+            point = float(np.clip(aim, low * (1.0 + tolerance / 8.0), high / (1.0 + tolerance / 8.0)))
+        found, turn = value(point), turn + 1
         if found <= target:
-            high, best = middle, found
+            high, best = point, found
         else:
-            low = middle
+            low, at_low = point, found
+    if low == least and value(least) <= target:
+        raise ValueError(f"target must be below what parameter {least:g} has, got {target:g}: lower least")
     return AttackCalibration(high, low, best)

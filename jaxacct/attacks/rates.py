@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.accounting import Bounds, delta
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.summaries.curve import curve_of, least, most
+from jaxacct.summaries.curve import FARTHEST, curve_of, least, most
 
 _POINTS = 400
 _LAST = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
@@ -33,9 +33,12 @@ def power(
         ValueError: a rate outside [0, 1], another object, or traced parameters.
     """
     _validate.rate(false_positive_rate=false_positive_rate)
-    curve = curve_of(mechanism, relation, _POINTS, _LAST, steps)
-    settings = curve.losses.shape[1:]
     rates = np.asarray(false_positive_rate, np.float64)
+    # The curve's slope at a rate is at most 1 / rate, and e^-8 only where the power is 1 to three digits.
+    least_rate = float(rates.min(initial=1.0))
+    farthest = max(-np.log(least_rate), 8.0) if least_rate > 0 else FARTHEST
+    curve = curve_of(mechanism, relation, _POINTS, _LAST, steps, min(farthest, FARTHEST))
+    settings = curve.losses.shape[1:]
     shape = np.broadcast_shapes(settings, rates.shape)
     rates = np.broadcast_to(rates, shape)
     low, high = np.zeros(shape), np.zeros(shape)

@@ -50,7 +50,8 @@ class Finding:
             lines.append(f"At confidence {share} this implementation {what} {claimed}; {value}.")
         it = "it" if lines else "this implementation"
         if self.epsilon > 0.0:
-            below = f"not (epsilon, {self.delta:g})-DP for any epsilon below {rounded_down(self.epsilon, 5)}"
+            least = rounded_down(self.epsilon, 5)
+            below = f"not differentially private with delta {self.delta:g} and any epsilon below {least}"
             lines.append(f"At confidence {share} {it} is {below}{more}: {counted}.")
         else:
             lines.append(f"At confidence {share} no epsilon at {at} is refuted{more}: {counted}.")

@@ -36,8 +36,8 @@ _RECIPES = {
 }
 # The options that a report lists, and that a resumed run must agree in.
 _SETTINGS = (
-    "model", "filter", "schedule", "sampling", "largest", "epsilon", "delta", "steps", "rate", "clip", "learning_rate",
-    "physical_batch", "evaluate_every",
+    "model", "filter", "schedule", "sampling", "largest", "epsilon", "delta", "steps", "rate", "clip", "clip_quantile",
+    "learning_rate", "physical_batch", "evaluate_every",
 )  # fmt: skip
 
 
@@ -81,6 +81,12 @@ _SETTINGS = (
 @click.option("--rate", type=float, help="Poisson sampling rate (default: depends on the data; 1 with --filter gdp).")
 @click.option("--model", type=click.Choice(["linear", "mlp", "conv"]), help="Default: depends on the data.")
 @click.option("--clip", type=float, default=1.0, show_default=True, help="L2 bound of each example's gradient.")
+@click.option(
+    "--clip-quantile",
+    type=float,
+    help="Let the bound move from --clip towards this quantile of the gradients' norms, such as .5: how many were "
+    "clipped is released with each step, at no further charge.",
+)
 @click.option("--learning-rate", type=float, help="Default: depends on the data.")
 @click.option("--physical-batch", type=int, help="Most per-example gradients in memory at once.")
 @click.option("--seed", type=int, help="Reproducible run: not private to anyone who knows the seed.")

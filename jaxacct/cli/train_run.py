@@ -52,6 +52,8 @@ def run(
         network = training.demo.build_network(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
+        clip, quantile = settings["clip"], settings["clip_quantile"]
+        clip = clip if quantile is None else training.adaptive_clip(quantile, start=clip)
         with progress("table of prices", quiet):
             budget = _planned(settings, len(dataset.train_y))
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def run(
         optimizer,
         budget.filter,
         schedule,
-        clip_norm=settings["clip"],
+        clip_norm=clip,
         sampler=budget.sampler,
         physical_batch=settings["physical_batch"],
         donate=True,

@@ -93,8 +93,8 @@ def _of_ledger(place: str, delta: float | None) -> Statement:
         f"No bound is proven: the filter's number is asymptotic, for delta {delta:g}."
         if epsilon is None
         else f"Whoever sees everything that was and will be released under it learns about one unit of privacy at most "
-        f"what ({up(epsilon)}, {delta:g})-differential privacy allows. This is the number to report: it covers the "
-        "whole budget, spent or not, however requests reacted to results."
+        f"what differential privacy with epsilon {up(epsilon)}, delta {delta:g} allows. This is the number to report: "
+        "it covers the whole budget, spent or not, however requests reacted to results."
     )
     parts = [
         f"A privacy budget under {filter!r}: {len(admitted):,} of {len(history):,} requests were admitted, "

@@ -28,7 +28,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "records": ({"type": ["integer", "null"]}, "number of records, public"),
     "noise": ({"type": ["array", "null"]}, "least and largest noise multiplier"),
     "rate": ({"type": ["array", "null"]}, "least and largest sampling rate"),
-    "clip": (_NUMBER, "norm to which each record's gradient was clipped"),
+    "clip": (_NUMBER, "norm to which each record's gradient was clipped, at first if it moved"),
     "others": ({"type": "object"}, "epsilons at delta under other assumptions, which the text names"),
     "public": ({"type": "array"}, "what was treated as public"),
     "made": ({"type": "object"}, "date, commit, versions, processor"),

@@ -116,7 +116,7 @@ def dp_sgd_statement(
 
 
 def _text(found: Statement, batch: int, epochs: float, noise: float, group: int | None) -> str:
-    up = lambda value: rounded_up(value, 4)  # noqa: E731
+    private = lambda found: f"differentially private with epsilon {rounded_up(found, 4)}, delta {delta}"  # noqa: E731
     delta, records, rate = f"{found.delta:g}", found.records or 0, (found.rate or [0.0])[0]
     passes = "1 epoch" if epochs == 1 else f"{epochs:g} epochs"
     parts = [
@@ -125,18 +125,17 @@ def _text(found: Statement, batch: int, epochs: float, noise: float, group: int 
         "intermediate models and the final one learns about any single record at most what the following allow. The "
         f"numbers are proven upper bounds at delta = {delta}; the unit of privacy is one training record.",
         f"If each batch is a Poisson sample (every record is in it with probability {rate:.6g}, independently), "
-        f"the run is ({up(found.epsilon or 0.0)}, {delta})-differentially private for adding or removing a record.",
+        f"the run is {private(found.epsilon or 0.0)} for adding or removing a record.",
         'If every record draws, independently, one batch of each epoch at random ("balls in bins"), it is '
-        f"({up(found.others['allocation'])}, {delta})-differentially private for adding or removing a record.",
+        f"{private(found.others['allocation'])} for adding or removing a record.",
         "If batches are made in any other way that does not look at the records' values, with every record in one "
-        f"batch of each epoch (shuffled or in order), it is ({up(found.others['no_sampling'])}, {delta})-"
-        "differentially private for replacing a record by one whose gradient is zero. Shuffling may give more "
-        "than that; none is claimed.",
+        f"batch of each epoch (shuffled or in order), it is {private(found.others['no_sampling'])} "
+        "for replacing a record by one whose gradient is zero. Shuffling may give more than that; none is claimed.",
     ]
     if group is not None:
         parts.append(
-            f"For all records of one user, at most {group:,}, Poisson samples give "
-            f"({up(found.others['user'])}, {delta})-differential privacy for adding or removing the user."
+            f"For all records of one user, at most {group:,}, the run of Poisson samples is "
+            f"{private(found.others['user'])} for adding or removing the user."
         )
     parts.append(
         "Assumed: noise, batch size and number of steps were fixed before any training record was used; the number of "

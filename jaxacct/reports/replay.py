@@ -137,7 +137,12 @@ def _asking(filter: Any) -> _Ask:
                 lambda full=full: traced(state, jnp.float32(sigma), jnp.float32(rate), full),
                 lambda full=full: constant(sigma, rate, full)(state),
             ):
-                admitted, after, scale, left = found()
+                try:
+                    admitted, after, scale, left = found()
+                except ValueError:
+                    if rate == 1 and not full:
+                        continue  # a filter of Gaussians has no account of a sample
+                    raise
                 yield _Answer(bool(admitted), after, float(scale), float(left))
 
     return asked

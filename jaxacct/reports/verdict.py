@@ -138,7 +138,7 @@ def _run(path: Path, certify: bool) -> Verdict:
 def _promised(epsilon: float | None, delta: float) -> str:
     if epsilon is None:
         return "No epsilon is proven for it: the filter's number is asymptotic."
-    return f"The guarantee is ({up(epsilon)}, {delta:g})-differential privacy."
+    return f"The guarantee is differential privacy with epsilon {up(epsilon)}, delta {delta:g}."
 
 
 def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:

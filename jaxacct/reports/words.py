@@ -31,6 +31,7 @@ class Run(NamedTuple):
     rate: list[float] | None
     sampler: str
     clip: float | None
+    clip_quantile: float | None
     filter: str
     epsilon: float | None
     delta: float
@@ -60,6 +61,7 @@ def run_of_report(report: dict[str, Any]) -> Run:
         rate=_ends(history["rate"]),
         sampler=sampler_of(report["drawn"]),
         clip=settings.get("clip"),
+        clip_quantile=settings.get("clip_quantile"),
         filter=report["budget"],
         epsilon=number["epsilon"],
         delta=report["delta"],
@@ -85,6 +87,7 @@ def run_of_journal(settings: dict[str, Any], made: dict[str, Any], steps: list[A
         rate=_ends([one.rate for one in steps]),
         sampler=sampler_of(None),
         clip=settings.get("clip"),
+        clip_quantile=settings.get("clip_quantile"),
         filter=settings["filter"],
         epsilon=settings["epsilon"] if settings["is_bound"] else None,
         delta=settings["delta"],
@@ -119,16 +122,20 @@ def paragraphs(run: Run) -> list[str]:
     else:
         promise = (
             "Whoever sees all intermediate models, the final one and the account learns about any single training "
-            f"example at most what ({up(run.epsilon)}, {delta})-differential privacy allows, for adding or "
-            "removing one example. This is the number to report."
+            f"example at most what differential privacy with epsilon {up(run.epsilon)}, delta {delta} allows, for "
+            "adding or removing one example. This is the number to report."
         )
     parts = [f"{run.name}: DP-SGD on {count}, {run.steps:,} steps. {promise} The unit of privacy is one example."]
     noise = "unknown" if run.noise is None else spread(run.noise)
     rate = "unknown" if run.rate is None else spread(run.rate)
     norm = "a fixed norm" if run.clip is None else f"an L2 norm of {run.clip:g}"
+    unit = "that norm"
+    if run.clip_quantile is not None:
+        norm += f" at first, which released counts then move towards the {run.clip_quantile:g} quantile of all norms"
+        unit = "the most that one of them and its count can add"
     parts.append(
         f"Every step sums the examples' gradients, each clipped by itself to {norm}, and adds Gaussian noise of "
-        f"{noise} times that norm. Batches: {run.sampler}; rate {rate}."
+        f"{noise} times {unit}. Batches: {run.sampler}; rate {rate}."
     )
     if run.from_filter:
         moved = {True: "Noise and rate reacted to what had been released. ", False: "", None: ""}[run.adaptive]

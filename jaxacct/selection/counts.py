@@ -1,4 +1,4 @@
-"""Distributions of a number of runs, by the derivative of their generating function E[x^K]."""
+"""Distributions of a number of runs, by the derivatives of their generating function E[x^K]."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Poisson:
         """E[x^K]."""
         return np.exp(self.mean * (x - 1.0))
 
-    def derivative(self, x: Array) -> Array:
-        """E[K x^(K-1)]."""
-        return self.mean * self.generating(x)
+    def derivative(self, x: Array, order: int = 1) -> Array:
+        """The derivative of E[x^K] of an order from 1 on."""
+        return self.mean**order * self.generating(x)
 
     def draw(self, random: np.random.Generator) -> int:
         """A number of runs."""
@@ -51,12 +51,13 @@ class NegativeBinomial:
         none = self.shape * math.log(self.gamma)  # of not yet excluded 0 runs, its log
         return (np.exp(none - self.shape * rest) - math.exp(none)) / -math.expm1(none)
 
-    def derivative(self, x: Array) -> Array:
-        """E[K x^(K-1)]."""
+    def derivative(self, x: Array, order: int = 1) -> Array:
+        """The derivative of E[x^K] of an order from 1 on."""
         rest = np.log((1.0 - x) + self.gamma * x)  # a small gamma is not lost next to 1
         log = math.log(self.gamma)
         scale = -1.0 / log if self.shape == 0.0 else self.shape / -math.expm1(self.shape * log)
-        return (1.0 - self.gamma) * scale * np.exp(self.shape * log - (self.shape + 1.0) * rest)
+        scale *= (1.0 - self.gamma) ** order * math.prod(self.shape + i for i in range(1, order))
+        return scale * np.exp(self.shape * log - (self.shape + order) * rest)
 
     def draw(self, random: np.random.Generator) -> int:
         """A number of runs."""
@@ -78,10 +79,9 @@ class Table:
         """E[x^K]."""
         return np.polynomial.polynomial.polyval(x, np.asarray(self.probabilities))
 
-    def derivative(self, x: Array) -> Array:
-        """E[K x^(K-1)]."""
-        numbers = np.asarray(self.probabilities)
-        return np.polynomial.polynomial.polyval(x, (numbers * np.arange(numbers.size))[1:])
+    def derivative(self, x: Array, order: int = 1) -> Array:
+        """The derivative of E[x^K] of an order from 1 on."""
+        return np.polynomial.polynomial.polyval(x, np.polynomial.polynomial.polyder(self.probabilities, order))
 
     def draw(self, random: np.random.Generator) -> int:
         """A number of runs."""

@@ -15,14 +15,17 @@ from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.tables import FromTables
-from jaxacct.selection.bound import OUTCOMES, attained, upper_bounds
+from jaxacct.selection.bound import OUTCOMES, WorstOrder
 from jaxacct.selection.counts import Table, of_mean
 from jaxacct.summaries.curve import FARTHEST, Curve, curve_of
 
-_POINTS = 400  # of the curve, from epsilon 0 to where one run's delta is one of these
+_POINTS = 400  # of one run's curve, from epsilon 0 to where its delta is one of these
 _LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
 
 
+_ASKED = 80  # equal steps of the best run's epsilon
+_FALLS = 0.999  # a share of delta at half of an epsilon below which it falls
+_NEAR = 16  # more where its delta is `at_delta`
 _known: dict[tuple, tuple[FromProfile, FromTables]] = {}  # the newest curves: one query asks several times
 _KEPT = 32
 _ENOUGH = 0.5  # share of a delta with which an attack at the bound's epsilon is near enough
@@ -37,9 +40,10 @@ class PrivateSelection(Symmetric):
     private validation score. K is drawn as said here, from randomness that depends on no data and stays secret; the
     other outputs, K itself and the order of the runs stay secret as well. K may be 0: then nothing is released.
 
-    The curve is bounded by docs/theorems/private-selection.md, from the whole curve of one run. Upper bounds are for
-    the worst score; lower ones for one order of the outputs, which is bad near ``at_delta``. Both directions have one
-    curve, the larger of the two.
+    The curve is that of the worst score, bounded by docs/theorems/private-selection.md from the whole curve of one run.
+    Upper bounds hold for every score; lower ones are those of an order of the outputs that is bad near ``at_delta``,
+    where outputs of one loss may differ in a random number that they carry. Both directions have one curve, the larger
+    of the two.
 
     Attributes:
         mechanism: what one run is: a mechanism, a ``Composed``, or the guarantee of a filter, if each run has a filter
@@ -48,7 +52,7 @@ class PrivateSelection(Symmetric):
         shape: 0 for the logarithmic distribution, 1 for the geometric one, up to 1e4 for the truncated negative
             binomial one (Papernot, Steinke 2022), inf for Poisson's; any shape.
         probabilities: instead of ``mean`` and ``shape``: the probabilities of K = 0, 1, 2, ..., shape ``(most + 1,)``.
-        at_delta: the delta near which lower bounds are close; upper bounds do not depend on it.
+        at_delta: the delta near which lower bounds are close and upper ones have most points.
 
     Raises:
         ValueError: numbers that are traced or no such parameters, or both ways to say how many runs there are.
@@ -143,42 +147,46 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
     settings = curve.losses.shape[1:]
     shape = np.broadcast_shapes(counts.shape, settings)
     counts = np.broadcast_to(counts, shape)
-    epsilons, deltas = np.zeros((2, *shape, _POINTS + 1))
+    epsilons, deltas = np.zeros((2, *shape, _ASKED + _NEAR + 2))
     tables = np.zeros((2, *shape, OUTCOMES))
     for i in np.ndindex(shape):
         count: Any = counts[i]
         one = curve.setting(i)
         losses, upper = one.losses, one.upper
-        bounds = [upper_bounds(count, losses, side) for side in upper]
-        # As far as the bound falls, in larger steps than those of one run if need be.
+        orders = [WorstOrder(count, losses, *side) for side in zip(one.lower, upper, strict=True)]
+        # As far as the bound falls, which may be farther than one run's.
         lost = 1.001 * float(count.derivative(np.ones(()))) * upper[:, -1].max() + _LAST[0]
-        at = losses[_POINTS:]
-        while max(float(bound(at[-1:])[0]) for bound in bounds) > lost and at[-1] < FARTHEST:
-            at = 2.0 * at
-        epsilons[i], found = at, [bound(at) for bound in bounds]
-        deltas[i] = np.max(found, axis=0)
-        worst = int(np.argmax([np.sum(side > at_delta) for side in found]))
-        asked = max(at_delta, 1.001 * deltas[i][-1])  # infinite losses may be more
-        target = float(np.interp(-asked, -deltas[i], epsilons[i]))
-        p, q = _attack_near(count, one, worst, target, asked)
+        end, last = losses[-1:], np.inf
+        while lost < (left := max(order.bound(end)[0] for order in orders)) < _FALLS * last and end[0] < FARTHEST:
+            end, last = np.minimum(2.0 * end, FARTHEST), left
+        at = np.linspace(0.0, end[0], _ASKED + 1)
+        found = [order.bound(at) for order in orders]
+        place = int(np.sum(np.max(found, axis=0) > at_delta))
+        near = np.linspace(at[max(place - 1, 0)], at[min(place, _ASKED)], _NEAR + 1)
+        at = np.append(at, near)
+        found = [np.append(side, order.bound(near)) for side, order in zip(found, orders, strict=True)]
+        epsilons[i], deltas[i] = at, np.max(found, axis=0)
+        asked = max(at_delta, 1.001 * deltas[i].min())  # infinite losses may be more
+        target = np.argmin(np.where(deltas[i] <= asked, at, np.inf))
+        worst = int(np.argmax([side[target] for side in found]))
+        p, q = _attack_near(orders[worst], float(at[target]), asked)
         # The pair of `remove` comes first.
         tables[(slice(None), *i)] = (q, p) if worst else (p, q)
     return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])
 
 
-def _attack_near(count: Any, one: Curve, side: int, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
+def _attack_near(order: WorstOrder, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
     """The tables of an attack that has delta ``asked`` at an epsilon, at most ``target``, that is about the largest."""
-    curve = one.losses, one.lower[side], one.upper[side]
     reaches = lambda p, q, near: np.sum(np.maximum(p - np.exp(near) * q, 0.0))  # noqa: E731
-    found = attained(count, *curve, target)
+    found = order.attained(target)
     if reaches(*found, target) >= _ENOUGH * asked:
         return found
     low, high, best = 0.0, target, None
     for _ in range(_HALVINGS):
         near = 0.5 * (low + high)
-        found = attained(count, *curve, near)
+        found = order.attained(near)
         if reaches(*found, near) >= asked:
             low, best = near, found
         else:
             high = near
-    return attained(count, *curve, 0.0) if best is None else best
+    return order.attained(0.0) if best is None else best

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -21,6 +22,8 @@ FARTHEST = 600.0  # of the lattice: exp of it is a number
 
 _ALL_BUT = 1.001  # times the infinite losses, delta where the lattice may end
 _TWO = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+_BOTH = {name: both for both, names in _TWO.items() for name in names}
+_REVERSED = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,19 +48,33 @@ class Curve:
         return Curve(self.losses[sides[1:]], self.lower[sides], self.upper[sides])
 
 
-def curve_of(
-    one: Any, relation: str, points: int, last: float | tuple[float, ...], steps: ArrayLike = 1, *, joint: bool = False
-) -> Curve:
-    """The curve up to where delta is ``last``, or next to nothing but infinite losses, on ``points`` a side.
+class Half(NamedTuple):
+    """A curve at epsilons from 0 on, first axis; further axes are settings.
 
-    Args:
-        one: a mechanism, or the guarantee of a filter, whose lower bounds are trivial.
-        relation: as for `jaxacct.delta`; ``"add_or_remove"`` has two directions, and so has ``"replace_special"``.
-        points: how many above 0.
-        last: of several the first for which epsilon is finite; infinite losses count after the first of them.
-        steps: how often ``one`` runs.
-        joint: whether lower bounds may be the larger of two directions that this cannot tell apart: they bound the
-            curve, but no one pair of laws has them all. Without it they are 0 there.
+    Attributes:
+        at: the epsilons.
+        lower, upper: bounds of delta there, one entry for each direction, shape ``(directions, n, ...)``.
+        nearest: an epsilon below which delta is above the first one that the lattice was made for.
+    """
+
+    at: Array
+    lower: Array
+    upper: Array
+    nearest: Array
+
+
+class Questions(NamedTuple):
+    """Bounds of ``epsilon(delta)`` of the worse direction, and of ``delta(epsilon)`` of each."""
+
+    epsilon: Callable[[ArrayLike], tuple[Array, Array]]
+    delta: Callable[[Array], list[tuple[Array, Array]]]
+
+
+def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = False) -> Questions:
+    """What can be asked of ``one``, a mechanism or the guarantee of a filter, whose lower bounds are trivial.
+
+    A direction is followed by its reversal, which has its negative epsilons. ``joint`` is for the larger of both alone,
+    which costs less.
 
     Raises:
         ValueError: ``one`` is neither, or traced.
@@ -65,45 +82,84 @@ def curve_of(
     if _validate.is_traced((one, steps)):
         raise ValueError("mechanism must have concrete parameters, got traced ones")
     if isinstance(one, Mechanism):
-        names = _TWO.get(relation, [relation])
-        of_epsilon = lambda d: epsilon(one, d, steps=steps, relation=relation).upper  # noqa: E731
-        of_delta = lambda e: [delta(one, e, steps=steps, relation=name) for name in names]  # noqa: E731
-    elif hasattr(one, "delta") and hasattr(one, "epsilon"):
-        of_epsilon = one.epsilon
+        both = _BOTH.get(relation, relation)
+        alone = [relation, _REVERSED[relation]] if relation in _REVERSED else [relation]
+        names = [both] if joint else _TWO.get(relation, alone)
+        return Questions(
+            lambda d: epsilon(one, d, steps=steps, relation=both),
+            lambda e: [delta(one, e, steps=steps, relation=name) for name in names],
+        )
+    if hasattr(one, "delta") and hasattr(one, "epsilon"):
         if np.any(np.asarray(steps) != 1):
             raise ValueError(f"steps must be 1 for the guarantee of a filter, which is for the whole run, got {steps}")
-        of_delta = lambda e: [(np.zeros(np.shape(e)), np.asarray(one.delta(e)))]  # noqa: E731
-    else:
-        raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
-    reach, there = np.zeros(()), np.ones(())
+        return Questions(
+            lambda d: (np.zeros(np.shape(d)), np.asarray(one.epsilon(d))),
+            lambda e: [(np.zeros(np.shape(e)), np.asarray(one.delta(e)))],
+        )
+    raise ValueError(f"mechanism must be a mechanism or the guarantee of a filter, got {type(one).__name__}")
+
+
+def half_curve(asked: Questions, points: int, last: float | tuple[float, ...], farthest: float = FARTHEST) -> Half:
+    """``points`` equal cells from epsilon 0 to where delta is ``last``, or next to nothing but infinite losses.
+
+    They end at ``farthest`` at the latest. Of several ``last`` the first for which epsilon is finite; infinite losses
+    count after the first of them.
+    """
+    reach, there, nearest = np.zeros(()), np.ones(()), None
     first, *others = np.atleast_1d(last).tolist()
     for d in (first, None, *others):
         if d is None:  # losses may be infinite: up to where that is all of delta
             if np.all(reach > 0):
                 break
-            d = np.clip(np.max([side[1] for side in of_delta(np.asarray(FARTHEST))], axis=0) * _ALL_BUT, first, 0.5)
-        found = np.asarray(of_epsilon(d), np.float64)
+            d = np.clip(np.max([side[1] for side in asked.delta(np.asarray(FARTHEST))], axis=0) * _ALL_BUT, first, 0.5)
+        low, found = (np.asarray(x, np.float64) for x in asked.epsilon(d))
+        nearest = low if nearest is None else nearest
         new = (reach == 0) & np.isfinite(found)
         reach, there = np.where(new, np.maximum(found, 1e-9), reach), np.where(new, d, there)
-    at = np.clip(reach, 1e-9, FARTHEST) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
+    at = np.clip(reach, 1e-9, farthest) * (np.arange(points + 1) / points).reshape(-1, *[1] * reach.ndim)
+    lower, upper = deltas_at(asked, at)
+    # Where epsilon is the lattice's end, delta is the one that was asked for: a second bound of it.
+    end = np.minimum(upper[:, -1], np.where(reach <= farthest, there, 1.0))
+    upper[:, -1] = np.maximum(end, lower[:, -1])
+    return Half(at, lower, upper, np.asarray(nearest))
+
+
+def deltas_at(asked: Questions, at: Array) -> Array:
+    """Lower and upper bounds of delta at ``at``, shape ``(2, directions, n, ...)``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a wide bound at a tiny delta: both sides are used as they are
-        sides = of_delta(at)
-    above = np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides])
-    # Where epsilon is the lattice's end, delta is the one that was asked for: a second bound of it.
-    end = np.minimum(above[:, 1, -1], np.where(reach <= FARTHEST, there, 1.0))
-    above[:, 1, -1] = np.maximum(end, above[:, 0, -1])
-    if (
-        relation == "replace"
-        and not joint
-        and isinstance(one, Mechanism)
-        and len(witness(one, relation)._sides(relation)) > 1
-    ):
-        above[:, 0] = 0.0
+        sides = asked.delta(at)
+    return np.array([np.broadcast_arrays(*map(np.asarray, pair), at)[:2] for pair in sides]).swapaxes(0, 1)
+
+
+def curve_of(
+    one: Any,
+    relation: str,
+    points: int,
+    last: float | tuple[float, ...],
+    steps: ArrayLike = 1,
+    farthest: float = FARTHEST,
+) -> Curve:
+    """The curve up to where delta is ``last``, on ``points`` a side: see :func:`half_curve`.
+
+    ``relation`` is as for `jaxacct.delta`; ``"add_or_remove"`` has two directions, and so has ``"replace_special"``.
+    Lower bounds that may be the larger of two directions, which this cannot tell apart, are 0: no one pair of laws has
+    them all.
+
+    Raises:
+        ValueError: as :func:`questions`.
+    """
+    at, lower, upper, _ = half_curve(questions(one, relation, steps), points, last, farthest)
+    if relation == "replace" and isinstance(one, Mechanism) and len(witness(one, relation)._sides(relation)) > 1:
+        lower = np.zeros_like(lower)
     # H_P|Q(-e) = 1 - exp(-e) + exp(-e) H_Q|P(e): the other direction's.
-    mirrored = (-np.expm1(-at[1:]) + np.exp(-at[1:]) * above[::-1, :, 1:])[:, :, ::-1]
-    both = np.concatenate([mirrored, above], 2)
-    return Curve(np.concatenate([-at[:0:-1], at]), both[:, 0], both[:, 1])
+    both = [
+        np.concatenate([(-np.expm1(-at[1:]) + np.exp(-at[1:]) * side[::-1, 1:])[:, ::-1], side], 1)
+        for side in (lower, upper)
+    ]
+    if relation in _REVERSED and isinstance(one, Mechanism):
+        both = [side[:1] for side in both]
+    return Curve(np.concatenate([-at[:0:-1], at]), *both)
 
 
 def most(losses: Array, upper: Array, u: Array) -> Array:

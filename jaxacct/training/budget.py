@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
-from jaxacct._printing import rounded_down
+from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
@@ -286,12 +286,14 @@ def _approximate_gdp(planned: Planned, epsilon: float, delta: float, rate: float
         return np.dot(steps, budget._cost(PoissonSampled(Gaussian(sigmas), rates))) <= whole
 
     plan = _least_noise(planned, fits, epsilon, delta)
-    spent = float(accounting.epsilon(planned_mechanism(plan), delta).lower)
-    note = (
-        f"the plan itself spends epsilon {rounded_down(spent)} at least, above the target of {epsilon:g}: "
-        "approximate_gdp is asymptotic, not a bound, and its approximation is poor here"
-    )
-    return Budget(budget, plan, "B", note=note if spent > epsilon else "")
+    least, most = (float(end) for end in accounting.epsilon(planned_mechanism(plan), delta))
+    note = f"the plan itself, fixed in advance, spends epsilon {rounded_down(least)} to {rounded_up(most)} (certified)"
+    if least > epsilon:
+        note += (
+            f", above the target of {epsilon:g}: approximate_gdp is asymptotic, not a bound, and its approximation is "
+            "poor here"
+        )
+    return Budget(budget, plan, "B", note=note)
 
 
 def _renyi(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:

@@ -18,6 +18,7 @@ from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.clipping import add_clipped, global_norm
 from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.gradients.noise import add_gaussian_noise, noise_length, usable_sigma
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, unit_of
 from jaxacct.training.keys import RootKeys, check_roots, step_keys
 from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_clipped
@@ -50,7 +51,7 @@ def filtered_aggregate(
     schedule: Schedule,
     keys: RootKeys,
     *,
-    clip_norm: float,
+    clip_norm: float | AdaptiveClip,
     size: int,
     then: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -82,7 +83,8 @@ def filtered_aggregate(
     The update is (sum of clipped gradients + noise) / (rate * size): the expected size of the sample, never the
     realised one. The sum is exact (:mod:`jaxacct.training.gradients.fixed_point`). Updates may also be a
     ``FixedPointSum`` from :func:`jaxacct.training.clipped_gradient_sum` with the same clip norm, which microbatches and
-    shards; the last step of an approximate GDP filter, which needs a smaller clip norm, is then refused.
+    shards; one that moves is ``clip.at(optax.tree.get(opt_state, "clip_norm"))`` at present. The last step of an
+    approximate GDP filter, which needs a smaller clip norm, is then refused.
 
     Two updates from one state would use a step's noise twice; the loop must avoid that.
 
@@ -91,7 +93,8 @@ def filtered_aggregate(
         schedule: from :mod:`jaxacct.training.schedules`; it sees the norm of the noisy gradient, and the accuracy on
             public data if ``update`` is given ``accuracy=`` now and then.
         keys: roots that nothing else uses, from :func:`jaxacct.training.fresh_keys`.
-        clip_norm: L2 bound of each example's gradient, in [1e-12, 1e12].
+        clip_norm: L2 bound of each example's gradient, in [1e-12, 1e12]; or one that moves with releases, from
+            :func:`jaxacct.training.adaptive_clip`: the present one stands in ``released``.
         size: number of examples in the data set, a public constant.
         then: a transformation of the private average, run on admitted steps only.
 
@@ -108,7 +111,9 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_roots(keys)
-    _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
+    moving = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
+    first_norm: Any = clip_norm if moving is None else moving.norm
+    _validate.scalar(_check.clip_norms, clip_norm=first_norm)
     _validate.whole(size=size)
     then = optax.identity() if then is None else then
     _validate.methods("init", "update", then=then)
@@ -140,7 +145,7 @@ def filtered_aggregate(
         **more: Any,
     ) -> tuple[Any, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
-        shapes, rows = _shapes(updates, params)
+        shapes, rows = _shapes(updates, params, clip_norm)
         summed = isinstance(updates, FixedPointSum)
         if valid is None and not summed and rows >= size and not schedule.full_batch:
             raise ValueError(
@@ -162,15 +167,20 @@ def filtered_aggregate(
         admitted = admitted & ~state.halted & usable_sigma(state.sigma, rows) & (state.rate > 0) & (state.rate <= 1)
 
         def take() -> tuple[Any, FilteredAggregateState]:
-            total = updates
+            total, released = updates, state.released
+            clip = clip_norm if moving is None else moving.at(released.clip_norm)
             if not summed:
                 mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
-                total = add_clipped(fixed_point.empty_sum(shapes, rows), updates, mask, clip_norm, clip_scale=scale)
-            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, clip_norm)
+                start = fixed_point.empty_sum(added_by_each(clip, shapes), rows)
+                total = add_clipped(start, updates, mask, clip, clip_scale=scale)
+            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, unit_of(clip))
             expected = state.rate * jnp.float32(size)
+            if isinstance(clip, AdaptiveClip):
+                release, count = release
+                released = released._replace(clip_norm=clip.moved(count / expected).norm)
             mean = jax.tree.map(lambda leaf, like: (leaf / expected).astype(like.dtype), release, shapes)
-            noise_norm = noise_length(shapes, state.sigma, state.rate, clip_norm, size)
-            released = state.released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
+            noise_norm = noise_length(shapes, state.sigma, state.rate, unit_of(clip), size)
+            released = released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             if accuracy is not None:
                 released = released.with_accuracy(accuracy)
             sigma, rate, schedule_state = schedule.propose(state.step + 1, state.schedule_state, released)
@@ -196,7 +206,7 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: object, params: object) -> tuple[Any, int]:
+def _shapes(updates: object, params: object, clip_norm: float | AdaptiveClip) -> tuple[Any, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum).
 
     Raises ValueError unless there is one row an example, or a sum, for every parameter. The gradient of a mean has rows
@@ -207,8 +217,9 @@ def _shapes(updates: object, params: object) -> tuple[Any, int]:
     _check_whole(params)
     structure, shapes = _validate.shapes(params)
     if isinstance(updates, FixedPointSum):
-        found, wanted, rows = _validate.shapes(updates.high), shapes, updates.size
-        single = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high)
+        structure, wanted = _validate.shapes(added_by_each(clip_norm, params))
+        found, rows = _validate.shapes(updates.high), updates.size
+        single = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.float32), params)
     else:
         _check.floats(updates=updates)
         found = _validate.shapes(updates)

@@ -14,7 +14,7 @@ from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
 from jaxacct.training.gradients.noise import add_gaussian_noise, check_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, unit_of
 from jaxacct.training.keys import StepKeys, check_step_keys
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.sampling import poisson_sample
@@ -75,7 +75,7 @@ def noisy_gradient(
     loss = _check.scalar_loss(loss, has_aux)
     count = number_of(data)
     _validate.whole(size=count if size is None else size)
-    bound = clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
+    bound = unit_of(clip_norm)
     _check.clip_norms(clip_norm=bound)
     if np.ndim(clip_scale) == 0:
         _validate.number(_validate.rate, clip_scale=clip_scale)

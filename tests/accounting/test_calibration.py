@@ -53,6 +53,12 @@ def test_the_answer_is_tight_and_takes_few_batches(gaussians):
     assert found.evaluations <= 8
 
 
+def test_a_bracket_of_nine_decades_costs_no_more_queries_than_none():
+    step = lambda sigma: PoissonSampled(Gaussian(sigma), 0.05)  # noqa: E731
+    wide = calibrate(step, 3.0, 1e-5, steps=200, bracket=(0.05, 1e8))
+    assert wide == calibrate(step, 3.0, 1e-5, steps=200)
+
+
 def test_a_finer_tolerance_is_kept():
     found = calibrate(Gaussian, 1.0, 1e-5, tolerance=1e-9)
     assert 0 <= found.parameter / _analytic_gaussian(1.0, 1e-5) - 1 <= 2e-9

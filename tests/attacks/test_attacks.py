@@ -63,3 +63,25 @@ def test_one_attack_goes_one_way():
     assert np.all(special.upper <= missing.upper * (1 + 1e-12))
     replaced = attacks.power(run, rates, relation="replace")
     assert np.all(replaced.lower <= replaced.upper)
+
+
+@pytest.mark.parametrize("sigma", [0.6, 2.0])
+def test_one_direction_is_the_best_threshold_of_its_output(sigma):
+    """Of a sampled Gaussian, where both directions differ, at rates on either side of the curve's middle."""
+    run, q = PoissonSampled(Gaussian(sigma), 0.4), 0.4
+    t = np.linspace(-3.0 * sigma, 1.0 + 3.0 * sigma, 25)
+    base, mixture = norm.cdf(t / sigma), (1 - q) * norm.cdf(t / sigma) + q * norm.cdf((t - 1.0) / sigma)
+    for relation, rates, truth in (("remove", 1 - base, 1 - mixture), ("add", mixture, base)):
+        found = attacks.power(run, rates, relation=relation)
+        assert np.all(found.lower <= truth + 1e-12)
+        assert np.all(truth <= found.upper + 1e-12)
+        assert np.all(found.upper - found.lower <= 1e-3)
+
+
+def test_a_rate_does_not_ask_for_more_of_the_curve_than_it_needs():
+    run, rates = PoissonSampled(Gaussian(0.5), 0.01), np.array([1e-3, 0.2])
+    alone = [attacks.power(run, rate, steps=100) for rate in rates]
+    every = attacks.power(run, np.array([0.0, *rates]), steps=100)
+    for i, one in enumerate(alone):
+        assert one.lower <= every.upper[i + 1]
+        assert every.lower[i + 1] <= one.upper <= 1.001 * every.upper[i + 1]

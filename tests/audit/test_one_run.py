@@ -202,7 +202,10 @@ def test_a_finding_says_what_was_refuted_and_that_it_is_no_guarantee():
     assert "At confidence 95 % this implementation is refuted: it is not the mechanism" in refuted
     assert "is not refuted: nothing here contradicts the mechanism" in open_
     assert "no epsilon at delta 1e-05 is refuted: 100 of 200 guesses about 1000 canaries were right." in open_
-    assert "not (epsilon, 1e-05)-DP for any epsilon below 1.6261, nor GDP with an epsilon below 2.4564" in alone
+    assert (
+        "not differentially private with delta 1e-05 and any epsilon below 1.6261, nor GDP with an epsilon below 2.4564"
+        in alone
+    )
     for text in (refuted, open_, alone):
         assert text.endswith("A lower bound at a confidence is no guarantee of privacy: a better attack may find more.")
 

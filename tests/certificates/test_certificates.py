@@ -56,6 +56,25 @@ def test_a_sampled_run_encloses_mpmath_in_both_directions():
     assert jaxacct.certify(SAMPLED, epsilon=0.25, relation="add").upper == "0"
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "epsilon"),
+    [
+        ("BallsInBinsSampling", {"iterations": 12, "cycle_length": 4}, 1.0),  # a record keeps its bin for three epochs
+        ("BMinSepSampling", {"sampling_prob": 1.0, "iterations": 9, "min_sep": 3, "warm_start": True}, 0.7),
+        ("BMinSepSampling", {"sampling_prob": 0.05, "iterations": 200, "min_sep": 3, "warm_start": True}, 0.7),
+    ],
+)
+def test_records_that_keep_their_bins_or_their_distance_have_certificates(name, fields, epsilon):
+    strategy = type(name, (), fields | {"truncated_batch_size": None})()
+    mechanism = jaxacct.interop.mechanism_of_selection(strategy, Gaussian(2.0))
+    for relation in ("remove", "add"):
+        found = jaxacct.certify(mechanism, epsilon=epsilon, relation=relation)
+        bounds = jaxacct.delta(mechanism, epsilon, relation=relation)
+        assert 0 < bounds.lower <= float(found.upper) * (1 + 1e-12)
+        assert float(found.lower) <= bounds.upper * (1 + 1e-12)
+        assert found.digits >= 4
+
+
 def test_a_thousand_sampled_steps_agree_with_the_engine_to_fifteen_digits():
     for relation in ("remove", "add"):
         found = jaxacct.certify(SAMPLED, epsilon=1.0, steps=1000, relation=relation)

@@ -10,19 +10,8 @@ from fractions import Fraction
 import pytest
 
 import jaxacct
-from jaxacct.cli import group, main
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def _run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+from jaxacct.cli import group
+from tests.cli.called import called as _run
 
 
 def test_epsilon_prints_both_bounds(capsys):

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+from tests.cli.called import called
 
 
 def _run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(["calibrate", *arguments])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+    return called(capsys, "calibrate", *arguments)
 
 
 def test_what_is_printed_meets_the_target_and_less_noise_fails(capsys):

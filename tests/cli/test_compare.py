@@ -6,20 +6,7 @@ import pytest
 
 import jaxacct
 from jaxacct import filters
-from jaxacct.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def _run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
-
+from tests.cli.called import called as _run
 
 OPTIONS = ["--sigma", "20,30", "--steps", "31", "--delta", "1e-5"]
 WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 15])

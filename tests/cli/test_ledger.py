@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from jaxacct import Ledger
-from jaxacct.cli import main
+from tests.cli.called import called
 
 
 @pytest.fixture
@@ -16,10 +16,7 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(line):
-        with pytest.raises(SystemExit) as stop:
-            main(["ledger", *shlex.split(line)])
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
+        return called(capsys, "ledger", *shlex.split(line))
 
     return run
 

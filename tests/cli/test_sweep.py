@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+from tests.cli.called import called
 
 
 def _run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(["sweep", *arguments])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+    return called(capsys, "sweep", *arguments)
 
 
 def test_csv_holds_the_numbers_of_the_library(capsys, tmp_path):

@@ -12,16 +12,9 @@ import threading
 import jax
 import pytest
 
-from jaxacct.cli import main
+from tests.cli.called import called as call
 
 QUICK = ["train", "--filter", "gdp", "--model", "linear", "--epsilon", "8"]
-
-
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    return caught.value.code, out, err
 
 
 def test_help_lists_the_commands_and_the_filters(capsys):
@@ -79,6 +72,17 @@ def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_
     ]
     assert printed["steps"] == 3
     assert "treated as public" in err
+
+
+def test_a_clip_norm_that_moves_is_told_in_the_report_and_verified(capsys, tmp_path):
+    options = ["--steps", "3", "--clip", "2", "--clip-quantile", ".5", "--output", str(tmp_path), "--quiet"]
+    code, _, err = call(capsys, *QUICK, *options)
+    assert code == 0, err
+    said = (tmp_path / "report.md").read_text()
+    assert "clipped by itself to an L2 norm of 2 at first, which released counts then move towards the 0.5" in said
+    assert call(capsys, "verify", str(tmp_path))[0] == 0
+    code, _, err = call(capsys, *QUICK, "--clip-quantile", "1")
+    assert (code, "quantile must be" in err) == (2, True)
 
 
 @pytest.mark.slow

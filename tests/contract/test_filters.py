@@ -223,6 +223,7 @@ NO_NUMBERS = (
     np.array([[0.1]]).view(np.matrix), True, np.True_, 0.1 + 0j,
     np.complex64(0.1), "0.1", b"1", None, np.array(0.1, object), Decimal("0.1"), Fraction(1, 10), np.timedelta64(1),
     np.array(1, "m8[s]"), np.datetime64(1, "s"), np.zeros((), [("a", float)]), jnp.array(True),
+    jax.random.key(0),
 )  # fmt: skip
 
 

@@ -134,8 +134,9 @@ def test_a_wrong_shape_raises_and_a_state_without_a_mark_is_refused(name):
         for none in (None, np.uint32(0)):
             assert refused(ledger, query, state._replace(mark=none))
     for broken in (state._replace(**{field: None}), None, (), 1.0, tuple(state)):
-        with pytest.raises(ValueError, match="state must"):
-            ledger.update(query, broken)
+        for use in (functools.partial(ledger.update, query), ledger.spent, ledger.remaining, ledger.fraction):
+            with pytest.raises(ValueError, match="state must"):
+                use(broken)
 
 
 @every_filter

@@ -244,6 +244,20 @@ def test_an_entry_that_fits_a_few_times_is_admitted_as_often(mechanisms, epsilon
     assert float(menu.guarantee.epsilon(1e-5)) <= epsilon
 
 
+@pytest.mark.parametrize(
+    ("entry", "epsilon", "why"),
+    [
+        (jaxacct.SampledWithoutReplacement(Gaussian(1.0), 60, 600), 90.0, "certified cost does up to rounding, which"),
+        (Gaussian(0.2), 40.0, "at position 0 that does not up to rounding, which"),
+        (jaxacct.DiscreteGaussian(0.05), 30.0, "at position 0 that does not up to rounding, which"),
+        (Gaussian(0.2), 10.0, "at position 0 that does not$"),
+    ],
+)
+def test_a_refusal_says_where_rounding_and_not_the_entry_is_the_reason(entry, epsilon, why):
+    with pytest.raises(ValueError, match=why):
+        filters.menu([entry], epsilon=epsilon, delta=1e-5)
+
+
 def test_a_staircase_is_above_everything_that_its_prices_admit():
     entries = [PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.5)]
     menu = filters.menu(entries, epsilon=1.4, delta=1e-5)

@@ -46,7 +46,7 @@ def fuzz_tree(tree):
 
 
 def test_any_json_is_a_value_or_an_error_with_a_name():
-    settings(max_examples=60, deadline=None, derandomize=True)(given(json_trees)(fuzz_tree))()
+    settings(max_examples=60, deadline=None)(given(json_trees)(fuzz_tree))()
     for text in ("", "[", "NaN", '{"a":1,"a":2}', " 1", "1e5", "[" * 5000 + "]" * 5000, "\ud800"):
         with pytest.raises(LedgerError):
             canonical.loads(text)

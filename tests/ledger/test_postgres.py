@@ -30,7 +30,7 @@ def test_a_server_s_faults_have_names_and_cost_nothing(server):
     # A connection that was cut while nothing was under way is made anew.
     ran(
         url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
         "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
     )
     assert ledger.request(0.25)

@@ -65,3 +65,18 @@ def test_laws_of_two_points_compose_to_three_and_infinity_stays_below_1():
         assert found.grid == LossGrid(1.0, 0, 4)
         assert 0 <= sign * (found.infinity_mass - 0.28) <= 1e-12
         assert PLD(np.zeros(2), np.array(1.0), grid, bound).compose(other).infinity_mass <= 1
+
+
+@pytest.mark.parametrize(("loss", "held"), [(1.0, 0.5), (0.5, 0.7), (2.0, 0.3), (1.5, 0.05)])
+def test_a_lower_curve_of_a_law_that_leaves_mass_out_is_below_the_truth_between_points(loss, held):
+    """What is left out lies at one loss between two points of the grid, where the truth leaves the identity."""
+    grid = LossGrid(0.5, -6, 13)
+    masses = np.where(grid.losses == loss, held, 0.0)
+    lower = PLD.from_masses(masses, grid, bound="lower")
+    other = np.log1p(-held) - np.log1p(-held * np.exp(-loss))
+    epsilon = np.linspace(-3.0, 3.0, 1201)
+    stick = lambda mass, at: mass * np.maximum(-np.expm1(epsilon - at), 0.0)  # noqa: E731
+    truth = stick(held, loss) + stick(1.0 - held, other)
+    profile = PrivacyProfile.from_pld(lower)
+    assert np.all(profile.hockey_stick(epsilon) <= truth)
+    assert profile.hockey_stick(0.5) == pytest.approx(lower.hockey_stick(0.5), rel=1e-12)

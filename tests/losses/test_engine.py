@@ -19,6 +19,7 @@ from jaxacct import (
     RandomizedResponse,
     RandomSensitivityGaussian,
     SampledWithoutReplacement,
+    UserLevel,
     ZeroConcentratedDP,
 )
 
@@ -91,6 +92,26 @@ def test_settings_of_a_batch_are_answered_as_they_are_alone(family):
         assert alone.lower <= batch.upper[i] * (1 + 1e-12)
         assert batch.lower[i] <= alone.upper * (1 + 1e-12)
         np.testing.assert_allclose(batch.upper[i], alone.upper, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "last"),
+    [
+        (PoissonSampled(Gaussian(9.4), 0.328), 2000, 12.0),
+        (UserLevel(Gaussian(2.0), 0.02, 20), 300, 20.0),
+        (PoissonSampled(Laplace(3.0), 0.2), 400, 25.0),
+        (Composed([PoissonSampled(Gaussian(1.0), 0.01), Laplace(30.0)], [500, 100]), 1, 6.0),
+    ],
+)
+def test_a_curve_is_narrow_and_agrees_with_its_points(mechanism, steps, last):
+    epsilons = np.concatenate([np.linspace(-1.0, last, 40), [last / 3]])
+    for relation in ("add_or_remove", "add"):
+        curve = jaxacct.delta(mechanism, epsilons, steps=steps, relation=relation)
+        assert np.all(curve.upper - curve.lower <= 1e-3 * curve.upper)
+        for i in (0, 3, 20, 38, 40):
+            alone = jaxacct.delta(mechanism, epsilons[i], steps=steps, relation=relation)
+            assert alone.lower <= curve.upper[i] * (1 + 1e-12)
+            assert curve.lower[i] <= alone.upper * (1 + 1e-12)
 
 
 def test_parts_that_never_run_and_directions_that_do_not_matter_change_nothing():

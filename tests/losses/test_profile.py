@@ -136,7 +136,10 @@ def test_rounding_into_a_law_keeps_the_side_of_smooth_curves():
         profile = PrivacyProfile.from_mechanism(mechanism, bound, relation="remove", grid=GRID)
         again = PrivacyProfile.from_pld(profile.to_pld())
         assert np.all(sign * (again.excess - profile.excess) >= 0)
-        np.testing.assert_allclose(again.excess, profile.excess, rtol=1e-9, atol=1e-11)
+        # From below, the cell in which the curve leaves the identity is lost: the law's masses are rounded down.
+        held = (again.excess > 0) | (profile.excess < 1e-11)
+        assert (~held).sum() <= (bound == "lower")
+        np.testing.assert_allclose(again.excess[held], profile.excess[held], rtol=1e-9, atol=1e-11)
         law = profile.to_pld()
         assert np.all(law.masses >= 0)
         assert law.masses.sum() + law.infinity_mass <= 1 + 1e-9

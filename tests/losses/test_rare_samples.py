@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import jaxacct
@@ -78,6 +79,49 @@ def test_the_smallest_deltas_have_narrow_bounds(delta):
 def test_deltas_next_to_underflow_have_epsilons_within_a_fifth(sigma, rate, delta):
     lower, upper = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate), delta, steps=1000)
     assert 0 < lower <= upper <= 1.2 * lower
+
+
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+@pytest.mark.parametrize("delta", [1e-298, 1e-302, 1e-307])
+@pytest.mark.parametrize("sigma", [0.7, 2.0, 30.0])
+def test_discrete_gaussians_have_finite_epsilons_where_probabilities_underflow(sigma, delta):
+    """Truth in logarithms: the hockey stick of one run is above delta before the lower bound, and below it after."""
+    lower, upper = jaxacct.epsilon(jaxacct.DiscreteGaussian(sigma), delta)
+    x = np.arange(-60.0 * sigma - 60.0, 60.0 * sigma + 61.0).round()
+    log_q = -0.5 * (x / sigma) ** 2 - scipy.special.logsumexp(-0.5 * (x / sigma) ** 2)
+    loss, log_p = (x - 0.5) / sigma**2, log_q + (x - 0.5) / sigma**2
+
+    def log_delta(epsilon):
+        return scipy.special.logsumexp(log_p[loss > epsilon] + np.log(-np.expm1(epsilon - loss[loss > epsilon])))
+
+    assert log_delta(upper) <= np.log(delta) <= log_delta(lower * (1.0 - 1e-9))
+    assert upper <= 1.2 * lower
+
+
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "delta"),
+    [
+        (jaxacct.DiscreteGaussian(2.0, 3), 3, 1e-305),
+        (jaxacct.PoissonSampled(jaxacct.DiscreteGaussian(2.0), 0.01), 20, 1e-307),
+        (jaxacct.Skellam(4.0), 1, 1e-302),
+        (jaxacct.ZeroConcentratedDP([0.5, 3.0]), 4, 1e-307),
+        (jaxacct.RandomSensitivityGaussian(1.0, (0, 1, 2), (0.9, 0.09, 0.01)), 1, 1e-305),
+        (jaxacct.Composed((jaxacct.DiscreteGaussian(2.0), jaxacct.Gaussian(3.0)), (2, 3)), 1, 1e-305),
+        (jaxacct.RandomAllocation(jaxacct.Gaussian(0.8), 5), 1, 1e-20),  # the tables of its law end before
+    ],
+)
+def test_deltas_that_no_engine_reaches_have_epsilons_by_moments(mechanism, steps, delta):
+    lower, upper = jaxacct.epsilon(mechanism, delta, steps=steps)
+    assert np.all((lower > 0) & (lower <= upper) & (upper < np.inf))
+
+
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+def test_a_delta_below_the_probability_of_failure_has_no_epsilon_however_small_it_is():
+    assert jaxacct.epsilon(jaxacct.ApproximateDP(1.0, 1e-300), 1e-305) == (np.inf, np.inf)
+    assert jaxacct.epsilon(jaxacct.DiscreteGaussian([1.0, 2.0]), 0.0).upper.tolist() == [np.inf, np.inf]
+    lower, upper = jaxacct.epsilon(jaxacct.Exponential(1.0), 1e-300, steps=200)  # whose own divergence is smaller
+    assert lower <= upper <= 200.0 * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_its_numbers_are_upper_bounds_of_the_runs_that_it_names():
     assert float(sampled.lower) <= found.epsilon <= float(sampled.upper) * (1 + 1e-9)
     assert found.others["no_sampling"] == float(jaxacct.epsilon(noise, 1e-6, steps=30).upper)
     assert found.others["allocation"] < found.others["no_sampling"]
-    shown = float(re.search(r"it is \((.*?),|the run is \((.*?),", found.text).group(2))
+    shown = float(re.search(r"the run is differentially private with epsilon\s(.*?),", found.text).group(1))
     assert found.epsilon <= shown <= found.epsilon * 1.001
     for word in ("Poisson", "balls in bins", "one training record", "fixed before"):
         assert word in found.text

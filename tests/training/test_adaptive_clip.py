@@ -86,6 +86,43 @@ def test_it_goes_with_a_sampler_and_a_record_that_is_not_finite():
     assert np.isfinite(after.norm)
 
 
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_aggregate_moves_it_as_a_step_does(summed):
+    clip, filter = training.adaptive_clip(0.5, start=9.0), filters.gdp(2.5 / SIGMA)  # six steps with everybody
+    schedule = training.schedules.constant(SIGMA, 1.0, 8)
+    link = training.filtered_aggregate(filter, schedule, training.seeded_keys(0), clip_norm=clip, size=SIZE)
+    chain = optax.chain(link, OPTIMIZER)
+    everyone = jnp.ones(SIZE, bool)
+
+    @jax.jit
+    def update(state):
+        present = clip.at(optax.tree.get(state, "clip_norm"))
+        given = training.per_example_gradients(loss, PARAMS, DATA)
+        if summed:
+            given = training.clipped_gradient_sum(loss, PARAMS, DATA, everyone, present)
+        return chain.update(given, state, PARAMS, valid=everyone)
+
+    state, norms = chain.init(PARAMS), []
+    for _ in range(8):
+        step, state = update(state)
+        assert step["w"].shape == (5,)
+        norms.append(float(optax.tree.get(state, "clip_norm")))
+    wanted = [float(one.released.clip_norm) for one in run(clip, 8, filter, 1.0)[1:]]
+    assert norms == pytest.approx(wanted, rel=1e-5)
+    assert norms[0] > norms[5] == norms[7]
+
+
+def test_a_sum_for_another_kind_of_clip_norm_is_refused():
+    schedule, everyone = training.schedules.constant(SIGMA, 1.0, 8), jnp.ones(SIZE, bool)
+    for one, other in [(1.0, training.adaptive_clip()), (training.adaptive_clip(), 1.0)]:
+        link = training.filtered_aggregate(
+            filters.gdp(9.0), schedule, training.seeded_keys(0), clip_norm=one, size=SIZE
+        )
+        wrong = training.clipped_gradient_sum(loss, PARAMS, DATA, everyone, other)
+        with pytest.raises(ValueError, match="updates must be per-example gradients"):
+            link.update(wrong, link.init(PARAMS), PARAMS, valid=everyone)
+
+
 def test_what_cannot_be_is_refused_by_name():
     wrong: list[dict[str, Any]] = [{"quantile": 0.0}, {"quantile": 1.0}, {"weight": 1.0}, {"learning_rate": 0.0}]
     for each in [*wrong, {"start": 2e6}, {"within": [1.0, 2.0]}]:

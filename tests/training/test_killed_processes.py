@@ -18,7 +18,7 @@ PROGRAM = """
 import os, sys
 address, index, folder, log, pause = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], float(sys.argv[5])
 import jax, jax.numpy as jnp, numpy as np, optax, time
-jax.distributed.initialize(address, 2, index, initialization_timeout=60, heartbeat_timeout_seconds=10)
+jax.distributed.initialize(address, 2, index, initialization_timeout=180, heartbeat_timeout_seconds=10)
 from jaxacct import filters
 from jaxacct.training import durable_run, fresh_keys, init_state, make_step, replicate, shard_examples
 from jaxacct.training.schedules import constant
@@ -72,7 +72,7 @@ def charges(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_process_of_several_is_killed_and_every_release_was_charged_once(tmp_path, killed):
-    both = start(tmp_path, "0.1")
+    both = start(tmp_path, "0.3")
     try:
         deadline = time.monotonic() + 200
         while len(lines(tmp_path, 0)) < 7:

@@ -162,7 +162,8 @@ CASES = {
         "without replacement": (SampledWithoutReplacement(HALF, ROWS // CUTS, ROWS), "replace"),
         "with replacement": (SampledWithReplacement(HALF, batch=ROWS // CUTS, records=ROWS), "replace"),
         "allocation": (RandomAllocation(GAUSSIAN, batches=CUTS), "add_or_remove"),
-        "shuffled": (Shuffled(HALF, batches=CUTS), "replace"),
+        # An order costs hardly less than no order: with few batches a sample of everybody would not stand out.
+        "shuffled": (Shuffled(Gaussian(2 * NOISE), batches=4 * CUTS), "replace"),
     }.items()
 } | {"individual": individual, "noise reduction": noise_reduction, "resumed": resumed}
 MISTAKES = {name: "everybody is in every batch" for name in CASES} | {

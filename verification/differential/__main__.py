@@ -36,6 +36,7 @@ import jaxacct
 from bench.machine import about
 from verification.differential.compositions import COMPOSED
 from verification.differential.samples import SAMPLES
+from verification.differential.selections import SELECTIONS
 from verification.differential.single_runs import ONCE, Kind
 
 _TINY = 1e-300  # subnormal deltas are where floats, and not bounds, end
@@ -44,9 +45,10 @@ _WIDE = 1.1  # upper over lower of what the library warns about
 
 def kinds() -> dict[str, tuple[Kind, str]]:
     """Every kind and the way it is asked in, by name: one run first, what compiles for long last."""
-    found = {name: (kind, "") for name, kind in (ONCE | SAMPLES | COMPOSED).items()}
+    plain = ONCE | SAMPLES | SELECTIONS | COMPOSED
+    found = {name: (kind, "") for name, kind in plain.items()}
     for way in ("jit", "float32 program"):
-        for name, kind in (ONCE | SAMPLES | COMPOSED).items():
+        for name, kind in plain.items():
             if way in kind.ways:
                 some = kind._replace(size=min(kind.size // 4, 64), batches=2)
                 found[f"{name} [{way}]"] = (some, way)
@@ -60,7 +62,7 @@ KINDS = kinds()
 def code() -> str:
     """Digest of the package's source."""
     root = pathlib.Path(jaxacct.__file__).parent
-    rooms = ("_numerics", "accounting", "losses", "mechanisms")
+    rooms = ("_numerics", "accounting", "losses", "mechanisms", "selection", "summaries")
     files = sorted(file for room in rooms for file in (root / room).rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 

@@ -22,6 +22,7 @@ _COARSE = 4096
 _POINTS = 120.0
 _SPARED = 1e-6  # share of delta that may lie beyond the lattice's ends
 _MOST_RUNS = 2.0**40
+_ROUNDING = 1e-13  # of an FFT, by which delta(epsilon) of the reversed pair is off exp(epsilon) times
 
 
 class MenuLaws(NamedTuple):
@@ -111,6 +112,17 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
     return inflated(float(low * (1.0 - share) + high * share), 1e-9)
 
 
+def lost_to_rounding(epsilon: float, delta: float) -> str:
+    """What to add to a refusal where rounding alone takes delta: one law has both directions, or nothing."""
+    rounding = _ROUNDING * math.exp(epsilon)
+    if rounding < 0.1 * delta:
+        return ""
+    return (
+        f" up to rounding, which alone takes a delta of some {rounding:.0e} at this epsilon: take a smaller epsilon, a "
+        "larger delta, or filters.renyi"
+    )
+
+
 @in_float64
 def law_of(query: Mechanism, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
     """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
@@ -150,8 +162,8 @@ class _Powers:
         spectra = np.fft.rfft(dense)
         self.logs = np.log(np.maximum(np.abs(spectra), 1e-300)) + 1j * np.unwrap(np.angle(spectra), axis=-1)
         # Outcomes that only P has, and outcomes that only Q has: infinite losses of either direction.
-        self.infinite = np.array([float(law.infinity_mass) for law in laws])
-        self.singular = np.clip(1.0 - dense[1].sum(-1), 0.0, 1.0 - 2.0**-52)
+        atoms = np.stack([[float(law.infinity_mass) for law in laws], 1.0 - dense[1].sum(-1)])
+        self.atoms = np.clip(atoms, 0.0, 1.0 - 2.0**-52)
         self.means = dense[0] @ (index * laws[0].grid.spacing)
 
     def masses(self, runs: np.ndarray) -> np.ndarray:
@@ -161,9 +173,9 @@ class _Powers:
     def deltas(self, runs: np.ndarray, epsilon: float) -> np.ndarray:
         """The larger delta(epsilon) of both directions."""
         p, q = self.masses(runs)
-        atoms = -np.expm1(runs * np.log1p(-np.stack([self.infinite, self.singular])))
-        remove = p @ np.maximum(-np.expm1(epsilon - self.losses), 0.0) + atoms[0]
-        return np.maximum(remove, q @ np.maximum(-np.expm1(epsilon + self.losses), 0.0) + atoms[1])
+        atoms = -np.expm1(runs * np.log1p(-self.atoms))
+        remove = p @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)) + atoms[0]
+        return np.maximum(remove, q @ -np.expm1(np.minimum(epsilon + self.losses, 0.0)) + atoms[1])
 
     def ends(self, runs: np.ndarray, spared: float, gain: float) -> tuple[float, float]:
         """Losses beyond which no curve holds more than ``spared`` above, and ``spared / gain`` below.
@@ -197,7 +209,7 @@ def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.nd
     if misses.any():
         raise ValueError(
             f"mechanisms must hold queries that meet epsilon {epsilon:g} at delta {delta:g} at least once, "
-            f"got one at position {int(np.argmax(misses))} that does not"
+            f"got one at position {int(np.argmax(misses))} that does not{lost_to_rounding(epsilon, delta)}"
         )
     for _ in range(halvings):
         middle = np.minimum(np.maximum(np.floor(np.sqrt(low * high)), low + 1), high)

@@ -15,7 +15,7 @@ from jaxacct.filters.guarantees import certified
 from jaxacct.filters.prices.arguments import check_mechanisms, check_target
 from jaxacct.filters.prices.entries import edges_of, shrunk
 from jaxacct.filters.prices.kept import Progress, digest, kept
-from jaxacct.filters.prices.laws import delta_of, menu_laws
+from jaxacct.filters.prices.laws import delta_of, lost_to_rounding, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.prices.table import TableFilter
@@ -126,7 +126,7 @@ def _arrays(
     if table.budget < prices.min():
         raise ValueError(
             f"mechanisms must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no "
-            "entry's certified cost does"
+            f"entry's certified cost does{lost_to_rounding(epsilon, delta)}"
         )
     found = {
         "prices": prices,

@@ -135,7 +135,16 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Any:
     xp = array_module(values, infinite)
     if bound == "upper":
         return xp.clip(values - identity + rounding, 0.0, xp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
-    excess = xp.clip(values - identity - rounding, 0.0, xp.minimum(gamma, 1.0))
+    # The law's own curve is a line on every cell. At gamma < 1 it may dip below the identity, if mass was left out: a
+    # line that is clipped at one end only would be no line, and counts as none. That of a law that is taken at its
+    # word, with all its mass, never dips.
+    signed = values - identity - rounding
+    total = law.masses.sum(-1, keepdims=True) + infinite
+    whole = (literal is not None) & (xp.abs(total - 1.0) <= 4.0 * pld.grid.size * EPS)
+    inside = (signed > 0.0) | (losses >= 0.0) | whole
+    kept = inside[..., 1:-1] & inside[..., :-2] & inside[..., 2:]
+    kept = xp.concatenate([inside[..., :1] & inside[..., 1:2], kept, inside[..., -1:]], -1)
+    excess = xp.clip(xp.where(kept, signed, 0.0), 0.0, xp.minimum(gamma, 1.0))
     # After its last point the curve is constant, so it must not exceed the atom at infinity there.
     last = xp.minimum(excess[..., -1:], deflated(infinite, 8.0 * EPS))
     if literal is None:
@@ -143,7 +152,6 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Any:
         # losses even lower, so nothing is known there but the identity.
         first = xp.zeros_like(last)
     else:
-        total = law.masses.sum(-1, keepdims=True) + infinite
         first = excess[..., :1] - xp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
         first = xp.where(grid.lowest <= pld.grid.lowest, xp.maximum(first, 0.0), 0.0)
     return xp.concatenate([first, excess[..., 1:-1], last], -1)

@@ -5,14 +5,15 @@ frequencies until bounds are a millionth wide or no number of frequencies would 
 law by law (`laws`), and what is wide even then is capped (`fallback_bounds`). Where two engines answered, the
 intersection of their bounds holds.
 
-Concrete questions are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
-the question alone. Inside a program the same formulas are compiled, in one size each.
+Concrete questions are answered in NumPy and compile nothing. Deltas of one composition at many epsilons are first read
+off a few lines (`along_curves`). Which engine answers, and on how many points, depends on the question alone. Inside a
+program the same formulas are compiled, in one size each.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct.losses.engines.along_curves import along_curves
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, decays, has_lines, inversion_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
@@ -86,22 +88,14 @@ def bounds(
         return _concrete(Narrowing(kind, groups, stacked, goal, options, sides))
     if most == 1.0 and stacked.shape[-1] == 1:
         return _one_run(kind, groups, stacked, goal)
-    return composed_in_program(kind, groups, stacked, goal, lambda: _inverted_once(kind, TRACED, groups, stacked, goal))
+    # A delta moves by many times what an epsilon does, and few outcomes are points that no cells keep.
+    alone = kind == "epsilon" and stacked.size <= _LAWS_ALONE and not any(lists_outcomes(group) for group in groups)
+    nothing = jnp.zeros_like(goal), jnp.full_like(goal, np.inf)
+    known = nothing if alone else _inverted_once(kind, TRACED, groups, stacked, goal)
+    return narrowed_by_laws(kind, groups, stacked, goal, known)
 
 
-def composed_in_program(
-    kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array, invert: Callable[[], Answer]
-) -> Answer:
-    """Bounds by laws, and before them by ``invert`` where laws alone would be wide, or run for longer than compiling.
-
-    A delta moves by many times what an epsilon does, and few outcomes are points that no cells keep.
-    """
-    alone = kind == "epsilon" and counts.size <= _LAWS_ALONE and not any(lists_outcomes(group) for group in groups)
-    known = (jnp.zeros_like(goal), jnp.full_like(goal, np.inf)) if alone else invert()
-    return narrowed_by_laws(kind, groups, counts, goal, known)
-
-
-_inverted_once = jax.jit(inversion_bounds, static_argnums=(0, 1))  # as a function of a program's own
+_inverted_once = jax.jit(inversion_bounds, static_argnums=(0, 1))  # a function of the program's own
 
 
 def _concrete(batch: Narrowing) -> Answer:
@@ -141,6 +135,9 @@ def _by_small_sizes(batch: Narrowing, members: np.ndarray) -> np.ndarray:
         for size in _CELLS:
             members = _inverted(batch, size, members)
         return members
+    if batch.kind == "delta":
+        for size in _SMALL:
+            members = along_curves(batch, size, members, _NARROW)
     in_turn = batch.sides > 1 and members.size >= _MANY
     if in_turn:
         members = _direction_by_direction(batch, members)

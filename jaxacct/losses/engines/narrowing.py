@@ -96,28 +96,31 @@ class Narrowing:
         width: float | None = None,
         more: tuple[Array, ...] = (),
     ) -> np.ndarray:
+        """Narrows members as :meth:`asked` does; returns those that are still open.
+
+        ``width`` is the relative width that settles a member; None is :meth:`tight`'s.
+        """
+        self.asked(run, each, members, more)
+        return self.still_open(members, width)
+
+    def asked(self, run: Callable[..., Answer], each: float, members: np.ndarray, more: tuple[Array, ...] = ()) -> None:
         """Narrows members by what ``run`` answers.
 
         Args:
-            run: an engine, which takes rows of groups, counts, goal and ``more``.
+            run: an engine, which takes groups, counts, goal and ``more``.
             each: the work for one part of one member, in points times square roots of nodes.
-            members: who is asked.
-            width: the relative width that settles a member; None is :meth:`tight`'s.
+            members: who is asked. In a row of members, all are the first but for their goals.
             more: arrays with an entry for each member of the batch.
-
-        Returns:
-            The members that are still open.
         """
-        query = self.groups, self.counts, self.goal, *more
 
-        def asked(some: np.ndarray) -> Answer:
+        def answer(some: np.ndarray) -> Answer:
             with np.errstate(all="ignore"):  # what comes of NaN fails closed
-                return run(*jax.tree.map(lambda x: x[some], query))
+                groups, counts, _ = self.query(some if some.ndim == 1 else some[:, 0])
+                return run(groups, counts, *(x[some] for x in (self.goal, *more)))
 
         chunks = _chunks(members, self.counts.shape[1] * each)
-        for some, answer in zip(chunks, _in_threads(asked, chunks), strict=True):
-            self.narrow(some, *answer)
-        return self.still_open(members, width)
+        for some, found in zip(chunks, _in_threads(answer, chunks), strict=True):
+            self.narrow(some, *found)
 
     def still_open(self, members: np.ndarray, width: float | None = None) -> np.ndarray:
         """The members that are not settled; the others are reported."""
@@ -167,7 +170,7 @@ class Narrowing:
 def _chunks(members: np.ndarray, each: float) -> list[np.ndarray]:
     """Members that are worked on at once, where ``each`` is as much work."""
     rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
-    pieces = max(-(-members.size // rows), 2 if members.size >= 2 * _LEAST_ROWS else 1)
+    pieces = max(-(-len(members) // rows), 2 if len(members) >= 2 * _LEAST_ROWS else 1)
     parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
     return [part for part in parts if part.size]
 

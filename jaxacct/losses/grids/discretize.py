@@ -1,6 +1,8 @@
 """One run's privacy loss on a grid, from above and from below.
 
-Between neighbouring lattice points it is placed by `losses.grids.supporting_lines`. From above, what lies beyond the
+Between neighbouring lattice points, a cell (l_k, l_k+1] with mass p and Q-mass r, it goes from above to both of them:
+(p - gamma_k r) / (1 - e^-h) to the upper one, and the rest to the lower one, which keeps both masses, so that the curve
+is the chord of H; from below as `losses.grids.convex_envelope` says. From above, what lies beyond the
 lattice's top counts as infinite, and what lies under its lowest point is moved up to that; from below, the former is
 pulled down to the top, and the latter is left out.
 """
@@ -14,8 +16,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import added
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.grids.convex_envelope import convex_below
-from jaxacct.losses.grids.supporting_lines import ROUNDING, CellSums
+from jaxacct.losses.grids.convex_envelope import ROUNDING, CellSums, convex_below
 from jaxacct.mechanisms.pairs.base import Pair, Tails
 
 CEILING = 650.0

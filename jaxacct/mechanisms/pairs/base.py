@@ -9,6 +9,7 @@ points or atoms where there are several. A pair whose leaves are NumPy's answers
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -161,6 +162,12 @@ def rest_at_zero(losses: Array, log_masses: Array) -> Survey:
     xp = array_module(losses, log_masses)
     rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
     return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
+
+
+@functools.cache
+def legendre_rule(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of a Gauss-Legendre rule on [-1, 1], good enough for a survey: not to the last digit."""
+    return np.polynomial.legendre.leggauss(count)
 
 
 def quadrature(

@@ -20,7 +20,10 @@ REACH = 37.5
 Z = np.linspace(-REACH, REACH, _POINTS)
 """Points of a survey, in standard deviations."""
 
-LOG_WEIGHT = -0.5 * Z**2 - logsumexp(-0.5 * Z**2)
+LOG_STEP = -logsumexp(-0.5 * Z**2)
+"""Their distance times the density of N(0, 1) at 0."""
+
+LOG_WEIGHT = -0.5 * Z**2 + LOG_STEP
 """Their weights under N(0, 1)."""
 
 

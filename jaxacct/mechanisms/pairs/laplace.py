@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, quadrature
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, legendre_rule, quadrature
 
-_RULE = np.polynomial.legendre.leggauss(128)
+_NODES = 128  # of a survey, for each piece of the losses
 
 
 class BoundedLoss(Pair):
@@ -62,7 +60,9 @@ class LaplacePair(BoundedLoss):
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
         eps = column(self.epsilon)
         xp = array_module(eps)
-        losses, logs = quadrature(self._pieces(), _RULE, lambda loss: math.log(0.25) - 0.5 * (eps - loss))
+        losses, logs = quadrature(
+            self._pieces(), legendre_rule(_NODES), lambda loss: math.log(0.25) - 0.5 * (eps - loss)
+        )
         atoms, half = [-eps, eps], -math.log(2.0)
         return Survey(xp.concatenate([*losses, *atoms], -1), xp.concatenate([*logs, half - eps, half + 0.0 * eps], -1))
 

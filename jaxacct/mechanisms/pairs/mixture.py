@@ -9,7 +9,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
+from jaxacct.mechanisms.pairs.gaussian import LOG_STEP, LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
@@ -90,6 +90,15 @@ class MixturePair(Pair):
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
         xp = array_module(noise, add, s, v)
+        if xp is np:
+            # One grid over all components, where that is shorter than one for each.
+            farthest = (s / noise).max(initial=0.0)
+            number = Z.size + np.ceil((farthest if farthest < np.inf else 0.0) / (Z[1] - Z[0]))
+            if number < Z.size * (s.shape[-1] + 1):
+                outcomes = noise * (Z[0] + (Z[1] - Z[0]) * np.arange(number))
+                loss = self._loss_at(outcomes)
+                base = LOG_STEP - 0.5 * (outcomes / noise) ** 2
+                return Survey(np.where(add, -loss, loss), base + np.where(add, 0.0, loss))
         # The base is a component that does not move; points of one component follow one another.
         shifts = xp.concatenate([xp.zeros_like(s[..., :1]), s], -1)
         outcomes = shifts[..., None] + noise[..., None] * Z
@@ -98,8 +107,13 @@ class MixturePair(Pair):
         base[0] = 0.0
         base = xp.where(add[..., None], base[:, None] + LOG_WEIGHT, mixture)
         flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
-        loss = mixed_loss(_moving_loss(flat(outcomes), s, v, noise)[0], column(rate.value), column(rate.rest))
+        loss = self._loss_at(flat(outcomes))
         return Survey(xp.where(add, -loss, loss), flat(base))
+
+    def _loss_at(self, outcomes: Array) -> Array:
+        """log dP/dQ, or of the reverse its negative."""
+        s, v, rate = self._components()
+        return mixed_loss(_moving_loss(outcomes, s, v, column(self.noise))[0], column(rate.value), column(rate.rest))
 
     def max_loss(self) -> Array:
         """-log of the weight of sensitivity 0, rounded up, in the direction `add`, where P is the base; or none."""

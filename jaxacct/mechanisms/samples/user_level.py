@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.stats import binom
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.binomial import binomial_probability
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.parameters import LEAST_MASS
 from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
 
 MOST_RECORDS = 100_000
-_ROUNDING = 1e-11  # of a tail of the binomial distribution, relative
 _SMALL = 1e-25  # a tail that may count as all records at once
+_LOST = 1e-307  # a probability too small for its relative error to hold
 
 
 @mechanism
@@ -62,19 +63,17 @@ class UserLevel(Mechanism):
         noise: Any = self.mechanism._gaussian_noise()
         rate, records = np.broadcast_arrays(np.asarray(self.rate, np.float64), np.asarray(self.records, np.float64))
         numbers = np.arange(1, int(records.max()) + 1).reshape(-1, *[1] * rate.ndim)
-        some = np.any(binom.sf(numbers - 1, records, rate) > _SMALL, tuple(range(1, numbers.ndim)))
-        numbers = numbers[: max(int(some.sum()), 1)]
-        tails = binom.sf(numbers - 1, records, rate) * (1.0 + (_ROUNDING if upper else -_ROUNDING))
-        tails = np.where(numbers <= records, np.minimum(tails, 1.0), 0.0)
-        tails = np.where(tails >= 2.0 * LEAST_MASS, tails, 0.0)
+        tails = _tails(records, rate, numbers, upper)
+        some = np.any(tails > _SMALL, tuple(range(1, tails.ndim)))
+        kept = max(int(some.sum()), 1)
+        numbers, beyond = numbers[:kept], np.max(tails[kept:], axis=0, initial=0.0)
+        tails = np.where(tails[:kept] >= 2.0 * LEAST_MASS, tails[:kept], 0.0)
         weights = -np.diff(np.concatenate([np.ones((1, *rate.shape)), tails, np.zeros((1, *rate.shape))]), axis=0)
         weights = np.where(weights >= LEAST_MASS, weights, 0.0)
         sensitivities = np.concatenate([np.zeros((1, *rate.shape)), np.broadcast_to(numbers, tails.shape)])
         if upper:  # what is beyond the last one, and what was cut off above, is all records
             sensitivities = np.concatenate([sensitivities, records[None]])
-            weights = np.concatenate(
-                [weights, np.maximum(binom.sf(numbers[-1], records, rate), 2.0 * LEAST_MASS)[None]]
-            )
+            weights = np.concatenate([weights, np.maximum(beyond, 2.0 * LEAST_MASS)[None]])
         return RandomSensitivityGaussian(noise, tuple(sensitivities), tuple(weights))
 
     def _dominating(self, relation: str) -> Runs:
@@ -85,3 +84,18 @@ class UserLevel(Mechanism):
 
     def _witness(self, relation: str) -> Mechanism:
         return self._mixture(False)
+
+
+def _tails(records: Array, rate: Array, numbers: Array, upper: bool) -> Array:
+    """P[Bin(``records``, ``rate``) >= each of ``numbers``], rounded up, or down.
+
+    ``numbers`` are 1, 2, ... up to all records along the first axis.
+    """
+    some = rate < 1.0
+    chance, error = binomial_probability(records, np.where(some, rate, 0.5), np.minimum(numbers, records))
+    chance *= np.maximum(1.0 + error if upper else 1.0 - error, 0.0)
+    chance = np.where(numbers <= records, chance + (_LOST if upper else 0.0), 0.0)
+    tails = np.flip(np.cumsum(np.flip(chance, 0), 0), 0)
+    rounding = (numbers.size + 8) * UNIT
+    tails = np.minimum(tails * (1.0 + (rounding if upper else -rounding)), 1.0)
+    return np.where(some, tails, np.where(numbers <= records, 1.0, 0.0))

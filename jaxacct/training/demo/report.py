@@ -202,7 +202,7 @@ def number_to_report(rows: dict[str, Report], delta: float) -> Report:
     named = next((name for name in ("filter", "pld") if rows[name]["is_bound"]), None)
     epsilon = None if named is None else rows[named]["epsilon"]
     shown = None if epsilon is None else float(rounded_up(epsilon, 5))
-    text = "no proven number" if shown is None else f"({shown:g}, {delta:g})-differential privacy"
+    text = "no proven number" if shown is None else f"differential privacy with epsilon {shown:g}, delta {delta:g}"
     return {"epsilon": epsilon, "delta": delta, "from": named, "text": text}
 
 

@@ -17,7 +17,7 @@ from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.cpu_forms import in_cpu_form
 from jaxacct.training.gradients.fixed_point import FixedPointSum
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, unit_of
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, over_pieces
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
@@ -70,7 +70,7 @@ def add_clipped(
     total: FixedPointSum,
     gradients: object,
     valid: ArrayLike,
-    clip_norm: ArrayLike,
+    clip_norm: ArrayLike | AdaptiveClip,
     *,
     clip_scale: ArrayLike = 1.0,
 ) -> FixedPointSum:
@@ -78,7 +78,8 @@ def add_clipped(
 
     Start from ``fixed_point.empty_sum(params, size)``, add every piece of one Poisson sample (each example once), and
     hand the result to :func:`jaxacct.training.add_gaussian_noise`. The noise is added once, to the whole sum; the order
-    and the sizes of the pieces do not matter. Padding rows are marked in ``valid``, and may hold anything.
+    and the sizes of the pieces do not matter. Padding rows are marked in ``valid``, and may hold anything. With a clip
+    norm that moves, the sum is of pairs: start from ``fixed_point.empty_sum((params, 0.0), size)``.
 
     Args:
         total: the sum so far, of at most ``total.size`` gradients.
@@ -95,9 +96,11 @@ def add_clipped(
     if np.ndim(valid) != 1:
         raise ValueError(f"valid must have shape (batch,), got {np.shape(valid)}")
     valid = jnp.asarray(valid)
-    _check.per_example(gradients, total.high, valid.shape[0])
-    _validate.number(_validate.positive, clip_norm=clip_norm)
-    unit = jnp.asarray(clip_norm, jnp.float32)
+    _check.per_example(added_by_each(clip_norm, gradients, valid), total.high, valid.shape[0])
+    _validate.number(_validate.positive, clip_norm=unit_of(clip_norm))
+    unit = jnp.asarray(unit_of(clip_norm), jnp.float32)
+    if isinstance(clip_norm, AdaptiveClip):
+        gradients = _with_count(gradients, clip_norm)
     factors = _factors(gradients, unit, jnp.clip(_of_rows(valid.shape[0], clip_scale), 0.0, 1.0))
 
     def clipped(leaf: jax.Array) -> jax.Array:
@@ -264,17 +267,13 @@ def gradient_sum_of_sample(
     that the sum may hold, by default the capacity of the sample.
     """
     scale = jnp.asarray(clip_scale, jnp.float32)
-    clip = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
-    unit: Any = clip_norm if clip is None else clip.bound
 
     def add(total: FixedPointSum, indices: jax.Array, valid: jax.Array) -> FixedPointSum:
         gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
-        gradients = gradients if clip is None else _with_count(gradients, clip)
         of_each = scale[indices] if scale.ndim else scale
-        return add_clipped(total, gradients, valid, unit, clip_scale=of_each)
+        return add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
 
-    shapes = params if clip is None else (params, 0.0)
-    start = fixed_point.empty_sum(shapes, sample.indices.shape[0] if size is None else size)
+    start = fixed_point.empty_sum(added_by_each(clip_norm, params), sample.indices.shape[0] if size is None else size)
     return over_pieces(sample, start, add)
 
 

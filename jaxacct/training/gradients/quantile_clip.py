@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +56,16 @@ class AdaptiveClip:
         inside = 0.5 + 0.5 * count / (self.weight * self.bound)
         norm = jnp.asarray(self.norm, jnp.float32) * jnp.exp(-self.learning_rate * (inside - self.quantile))
         return dataclasses.replace(self, norm=jnp.clip(norm, self.least, self.most))
+
+
+def unit_of(clip_norm: ArrayLike | AdaptiveClip) -> ArrayLike:
+    """The unit of the noise: the L2 norm of what a record adds at most."""
+    return clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
+
+
+def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> Any:
+    """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
+    return (gradient, count) if isinstance(clip_norm, AdaptiveClip) else gradient
 
 
 def adaptive_clip(

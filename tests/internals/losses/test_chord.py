@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 
-from jaxacct.losses.grids.supporting_lines import signed_below
+from jaxacct.losses.grids.convex_envelope import signed_below
 
 
 def test_masses_below_are_rounded_down_by_their_margin():

@@ -12,8 +12,9 @@ import pytest
 from jaxacct.losses.engines.inversion.integrand import Integrand
 from jaxacct.losses.engines.inversion.read_off import aliases, bound_by_moments, summed
 from jaxacct.losses.engines.inversion.transform import transform
-from jaxacct.losses.engines.lines.gaussian_points import placed
-from jaxacct.losses.engines.lines.gaussian_quadrature import log_moments, quadrature
+from jaxacct.losses.engines.lines.normal_line import log_moments, quadrature
+from jaxacct.losses.engines.lines.normal_losses import NormalLoss
+from jaxacct.losses.engines.lines.normal_points import placed
 from jaxacct.losses.engines.lines.taper import CURVATURE, left_out, log_taper, log_taper_above, placed_cut
 from jaxacct.losses.engines.lines.uniform_layers import decay
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -58,15 +59,15 @@ def _moment(noise, rate, reverse, cut, z):
 @functools.cache
 def _parts(size):
     noise, rate, reverse, theta, cut = LAWS.T
-    pairs = GaussianPair(noise, rate, reverse)
     with np.errstate(all="ignore"):
-        points = placed(pairs, theta, size, np.full(len(LAWS), 35.0), cut)
-        first = quadrature(pairs, theta, cut, points, np.ones(len(LAWS)), NODES)
+        loss = NormalLoss.of(GaussianPair(noise, rate, reverse))
+        points = placed(loss, theta, size, cut)
+        first = quadrature(loss, theta, cut, points, np.ones(len(LAWS)), NODES)
         deviation = np.sqrt((first.weights * first.losses**2).sum(-1))
         # The same frequencies at every size.
         spacing = 0.3 / deviation if size == 256 else _parts(256)[1]
-        part = quadrature(pairs, theta, cut, points, spacing, NODES)
-        return part, spacing, log_moments(pairs, theta * np.array([[1.0], [1.03]]), cut, points)
+        part = quadrature(loss, theta, cut, points, spacing, NODES)
+        return part, spacing, log_moments(loss, theta * np.array([[1.0], [1.03]]), cut, points)
 
 
 @pytest.mark.parametrize("law", range(len(LAWS)))
@@ -146,15 +147,15 @@ def test_the_taper_is_what_its_bounds_say():
 
 @pytest.mark.parametrize("law", [(1.0, 0.01), (0.3, 1e-5), (5.0, 0.7)])
 def test_what_the_taper_leaves_out_is_bounded_and_about_what_was_asked(law):
-    pair = GaussianPair(*(np.asarray(x) for x in (*law, 0.0)))
+    loss = NormalLoss.of(GaussianPair(*(np.asarray(x) for x in (*law, 0.0))))
     share = np.asarray(-30.0)
     with np.errstate(all="ignore"):
-        cut = placed_cut(pair, share)
-        bound = left_out(pair, cut)
+        cut = placed_cut(loss, share)
+        bound = left_out(loss, cut)
     tail = lambda mean: mpmath.erfc((float(cut) - mean) / mpmath.sqrt(2 * (1 + SOFT**2))) / 2  # noqa: E731
     truth = (1 - law[1]) * tail(0.0) + law[1] * tail(1 / law[0])
     assert truth <= float(bound) < np.exp(-29.0)
-    assert placed_cut(GaussianPair(*map(np.asarray, (1.0, 0.1, 1.0))), share) == np.inf
+    assert placed_cut(NormalLoss.of(GaussianPair(*map(np.asarray, (1.0, 0.1, 1.0)))), share) == np.inf
 
 
 def test_a_sum_is_read_within_its_error_even_at_phases_of_a_million():

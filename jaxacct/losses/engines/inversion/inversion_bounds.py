@@ -35,16 +35,16 @@ from jaxacct.losses.engines.inversion.read_off import Known, bound_by_moments, r
 from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
 from jaxacct.losses.engines.inversion.tilt_plan import Plan, cell_edges, each_group, tilt_plan
 from jaxacct.losses.engines.laws.cells import laws
-from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
 from jaxacct.losses.engines.lines.line import Totals
 from jaxacct.losses.engines.lines.line_of_pair import line_of
 from jaxacct.losses.engines.lines.listed_line import ListedLine
-from jaxacct.losses.engines.lines.mixture_line import MixtureLine
+from jaxacct.losses.engines.lines.normal_line import NormalLine
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
+_FARTHEST = 4.0  # standard deviations of the tilted loss between the epsilons that one line is made for
 
 
 class Size(NamedTuple):
@@ -108,20 +108,38 @@ def inversion_bounds(
     return lower, upper
 
 
+def curve_bounds(size: Size, groups: tuple[Pair, ...], counts: Array, goal: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of delta at epsilons ``goal``, shape ``(B, n)``, for each composition off one line.
+
+    It is that of the first epsilon; what it says of the others holds, and is wider further away. NumPy's only.
+    """
+    plan = tilt_plan("delta", groups, counts, goal[:, 0])
+    reach = np.minimum(np.abs(goal - goal[:, :1]).max(-1), _FARTHEST * plan.deviation)
+    low, high = read("delta", prepare("delta", size, plan, groups, counts, reach), goal.T)
+    return low.T, high.T
+
+
 def _bounds(kind: str, size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array, goal: Array):
     return read(kind, prepare(kind, size, plan, groups, counts), goal)
 
 
-def prepare(kind: str, size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) -> Prepared:
-    """Puts the parts on the line of the plan's tilt, and composes their transforms."""
-    below, above = parts_of(size, plan, groups, counts)
+def prepare(
+    kind: str, size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array, reach: Array | None = None
+) -> Prepared:
+    """Puts the parts on the line of the plan's tilt, and composes their transforms.
+
+    ``reach`` is how far from the plan's epsilon delta will be read as well: there a tilted loss is rarer, delta smaller
+    by the tilt, and aliases closer.
+    """
+    far, apart = (0.0, 0.0) if reach is None else (reach, 0.5 * (reach / np.maximum(plan.deviation, 1e-300)) ** 2)
+    below, above = parts_of(size, plan.deeper(apart + plan.theta * far), groups, counts)
     tilts = tilts_around(plan.theta, plan.deviation)
     xp, back = array_module(tilts), -_BACK + 0.0 * plan.theta
     joint = below is above and kind == "delta"
     moments = log_moments(above, xp.concatenate([tilts, back]) if joint else tilts)
     at_back = moments[len(tilts) :] if joint else log_moments(below, back) if kind == "delta" else None
     moments = xp.where(tilts > 0, moments[: len(tilts)], 0.0)
-    spacing = stopped(spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta))
+    spacing = stopped(spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta - apart, far))
     found = transforms(above, spacing, size.nodes)
     sides = [composition(found, spacing)]
     if below is not above:
@@ -136,10 +154,11 @@ def read(kind: str, prepared: Prepared, goal: Array) -> tuple[Array, Array]:
     known = Known(failed, lost, _largest(high))
     given = prepared.sides, prepared.plan, prepared.spacing, prepared.tilts, prepared.moments
     # In a program that has a part whose transform decays, the payoff's own sum is enough: laws narrow what it leaves.
-    decays = any(isinstance(line, GaussianLine | MixtureLine) for line, _ in prepared.above)
+    decays = any(isinstance(line, NormalLine) for line, _ in prepared.above)
     terms = (plain_integrand if decays and array_module(goal) is not np else integrand)(*given)
     if prepared.back is not None:
-        return read_delta(terms, known._replace(floor=_all_but(prepared.back, low, goal)), goal)
+        back = prepared.back.reshape(-1, *(1,) * (goal.ndim - 1), goal.shape[-1])
+        return read_delta(terms, known._replace(floor=_all_but(back, low, goal)), goal)
     return read_epsilon(terms, known, prepared.plan.epsilon, goal)
 
 
@@ -210,7 +229,7 @@ def _all_but(moments: Array, wholes: list[tuple[Totals, Array]], epsilon: Array)
     ``moments`` are log E[e^(-s L)].
     """
     xp = array_module(epsilon)
-    log_rest = moments + _BACK * epsilon
+    log_rest = moments + _BACK.reshape(-1, *(1,) * epsilon.ndim) * epsilon
     log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(moments) + xp.abs(epsilon))
     log_total = 0.0
     for whole, counts in wholes:

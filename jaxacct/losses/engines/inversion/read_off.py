@@ -139,11 +139,13 @@ def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
 
 @shared
 def read_delta(integrand: Integrand, known: Known, epsilon: Array) -> tuple[Array, Array]:
-    """``(lower, upper)`` of delta at ``epsilon``, shape ``(B,)``."""
+    """``(lower, upper)`` of delta at ``epsilon``, shape ``(..., B)``."""
     xp = array_module(epsilon)
-    sides = integrand.real.shape[0]
-    found = _read(integrand, known, xp.broadcast_to(epsilon, (sides, *epsilon.shape)))
-    moments = bound_by_moments("delta", integrand.tilts, integrand.log_moments, known.lost, epsilon)
+    *more, rows = epsilon.shape
+    sides = xp.broadcast_to(epsilon[..., None, :], (*more, integrand.real.shape[0], rows))
+    found = _read(integrand, known, sides)
+    tilts, log_moments = (x.reshape(-1, *(1,) * len(more), rows) for x in (integrand.tilts, integrand.log_moments))
+    moments = bound_by_moments("delta", tilts, log_moments, known.lost, epsilon)
     high = xp.minimum(found.upper, xp.maximum(moments, LEAST))
     high = xp.where(epsilon >= known.largest, known.lost, high)
     floor = known.floor + known.failed

@@ -97,11 +97,16 @@ def tilts_around(theta: Array, deviation: Array) -> Array:
     return xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
 
 
-def spacing_for(theta: Array, tilts: Array, moments: Array, epsilon: Array, log_delta: Array) -> Array:
-    """The distance of frequencies at which every alias, by Chernoff's bounds, is e^-18 of delta."""
+def spacing_for(
+    theta: Array, tilts: Array, moments: Array, epsilon: Array, log_delta: Array, reach: Array | float = 0.0
+) -> Array:
+    """The distance of frequencies at which every alias, by Chernoff's bounds, is e^-18 of delta.
+
+    With a ``reach`` it is so at all epsilons that are no further away.
+    """
     xp, n = array_module(theta), len(tilts) // 2
     excess = moments - tilts * epsilon - xp.log1p(tilts) - log_delta + _DIGITS
     gap = xp.abs(tilts - theta)
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
-    return 2.0 * np.pi / period
+    return 2.0 * np.pi / (period + reach)

@@ -46,6 +46,10 @@ class Plan(NamedTuple):
         """Logarithm of the probability that each run may leave out, shape ``(B,)``."""
         return self.log_delta - _LEFT_OUT - array_module(counts).log(counts.sum(-1))
 
+    def deeper(self, foldings: Array | float) -> Plan:
+        """For a delta that is so many e-foldings smaller."""
+        return self._replace(log_delta=self.log_delta - foldings)
+
 
 def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> Plan:
     """A tilt near the saddle point: an error there costs digits only in proportion to its square.

@@ -10,12 +10,10 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct.losses.engines.lines.gaussian_line import GaussianLine
+from jaxacct.losses.engines.lines.derived_lines import RescaledLine, RevealedLine
 from jaxacct.losses.engines.lines.line import Line
 from jaxacct.losses.engines.lines.listed_line import ListedLine
-from jaxacct.losses.engines.lines.mixture_line import MixtureLine
-from jaxacct.losses.engines.lines.rescaled_line import RescaledLine
-from jaxacct.losses.engines.lines.revealed_line import RevealedLine
+from jaxacct.losses.engines.lines.normal_line import NormalLine
 from jaxacct.losses.engines.lines.sampled_laplace_line import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -47,9 +45,7 @@ def line_of(pair: Pair) -> Maker | None:
         return functools.partial(_of_window, pair)
     if isinstance(inner, LaplacePair):
         return functools.partial(SampledLaplaceLine.of, cast(Any, pair))
-    if isinstance(pair, GaussianPair):
-        return functools.partial(GaussianLine.of, pair)
-    return functools.partial(MixtureLine.of, pair) if isinstance(pair, MixturePair) else None
+    return functools.partial(NormalLine.of, pair) if isinstance(pair, GaussianPair | MixturePair) else None
 
 
 def _of_two(pair: RevealedPair, makers: list[Maker | None], theta: Array, log_share: Array, points: int) -> Line:

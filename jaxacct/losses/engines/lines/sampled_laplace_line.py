@@ -8,6 +8,8 @@ bounded by the modulus of the integrand on ellipses around the panels (docs/proo
 
 from __future__ import annotations
 
+import decimal
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +17,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
-from jaxacct.losses.engines.lines.gaussian_points import exponent_at
 from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, normalized, octaves
+from jaxacct.losses.engines.lines.normal_losses import exponent_at
 from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
@@ -28,6 +29,10 @@ _PHASE = 45.0  # radians that half a panel turns by at most
 _WIDTH = 8.0  # nats of m that a panel covers at most
 _MOST = 32  # panels
 _STEPS = 64  # of the density's step function
+_DIGITS = 34
+_RADII = np.array([1.15, 1.35, 1.7, 2.2, 3.0, 4.0, 6.0])  # of Bernstein ellipses
+
+_HEIGHTS = 0.5 * (_RADII - 1.0 / _RADII), 0.5 * (_RADII + 1.0 / _RADII)  # half axes, across the interval and along it
 
 
 class SampledLaplaceLine(NamedTuple):
@@ -89,7 +94,7 @@ class SampledLaplaceLine(NamedTuple):
         """Bounds on the rule's error at ``frequencies`` ``(..., n)``, for ``exponent`` ``(...)``; logarithms."""
         xp = array_module(exponent)
         eps, q, rest = (x[..., None] for x in (self.epsilon, self.rate, self.rest))
-        across, along = HEIGHTS
+        across, along = _HEIGHTS
         half = eps / panels
         y = half * across
         centres = -1.0 + (2.0 * np.arange(panels) + 1.0) / panels
@@ -104,7 +109,7 @@ class SampledLaplaceLine(NamedTuple):
         steep = inflated(xp.where(steep < 0.5, steep, 1.0), 1e-9)
         turn, bent = steep * y, xp.where(steep < 0.5, steep * (1.0 - steep), 0.25)
         shrunk = 0.5 * xp.minimum(exponent, 0.0)[..., None] * log1p(-4.0 * bent * xp.sin(0.5 * xp.minimum(y, 3.1)) ** 2)
-        log_error = modulus + shrunk + log_rule_error(_NODES) + xp.log(0.25 * half) - 0.5 * eps + 1e-9
+        log_error = modulus + shrunk + _log_rule_error(_NODES) + xp.log(0.25 * half) - 0.5 * eps + 1e-9
         log_error = xp.where(y < 3.1, log_error, np.inf)
         return (log_error[..., None, :] + turn[..., None, :] * frequencies[..., None]).min(-1)
 
@@ -168,7 +173,36 @@ class SampledLaplaceLine(NamedTuple):
 
 def _composite(panels: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes in [-1, 1] and logs of the weights of a rule on equal panels."""
-    nodes, weights = rule(_NODES)
+    nodes, weights = _rule(_NODES)
     centres = -1.0 + (2.0 * np.arange(panels)[:, None] + 1.0) / panels
     log_weights = np.log(weights / panels) + 0.0 * centres
     return (centres + nodes / panels).ravel(), log_weights.ravel()
+
+
+@functools.cache
+def _rule(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes in [-1, 1] and weights, of an even number of nodes. NumPy's weights are off by thousands of units."""
+    nodes, weights = [], []
+    with decimal.localcontext(decimal.Context(prec=_DIGITS)):
+        one = decimal.Decimal(1)
+        for start in np.polynomial.legendre.leggauss(count)[0][count // 2 :]:
+            x, slope = decimal.Decimal(float(start)), one
+            for _ in range(2):  # from 16 digits to all, and the derivative there
+                before, value = one, x
+                for k in range(2, count + 1):
+                    before, value = value, ((2 * k - 1) * x * value - (k - 1) * before) / k
+                slope = count * (before - x * value) / (one - x * x)
+                x -= value / slope
+            nodes.append(float(x))
+            weights.append(float(2 / ((one - x * x) * slope * slope)))
+    nodes, weights = np.array(nodes), np.array(weights)
+    return np.concatenate([-nodes[::-1], nodes]), np.concatenate([weights[::-1], weights])
+
+
+def _log_rule_error(count: int) -> np.ndarray:
+    """Log of what the rule errs by at most for a function that is 1 or less in modulus on each of the ellipses.
+
+    64/15 r^(2 - 2 n) / (1 - r^-2) for radius r (Trefethen 2019, Approximation Theory and Approximation Practice,
+    Theorem 19.3).
+    """
+    return np.log(64.0 / 15.0) - (2 * count - 2) * np.log(_RADII) - np.log1p(-(_RADII**-2.0)) + 1e-9

@@ -1,4 +1,4 @@
-"""A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
+"""A smooth weight that removes far outputs of a normal law; the mass removed is charged.
 
 Each output t is kept with probability g(t), the same under P and Q. With D the hockey stick of the composed measures
 g P and g Q, D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k] (docs/proofs/contour.md, lemma 7).
@@ -14,7 +14,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.losses.engines.lines.normal_losses import NormalLoss
 
 # s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
 _SOFT = 0.25
@@ -24,7 +24,7 @@ _FAR = -20.0  # where the asymptotic series takes over
 _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
 
 HIDDEN = 1e-307
-"""More than what three numbers lose that underflow to 0: see ``left_out``."""
+"""More than what three numbers lose that underflow to 0: see ``left_out``, where of k terms k + 1 do at most."""
 
 _LEAST_LEFT_OUT = -700.0  # log of the least probability that is left out
 
@@ -68,18 +68,21 @@ def steepened(t: Array, cut: Array) -> Array:
     return array_module(t, cut).minimum(t, (t + cut * steep) / (1.0 + steep))
 
 
-def placed_cut(pair: GaussianPair, log_share: Array) -> Array:
+def placed_cut(loss: NormalLoss, log_share: Array) -> Array:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
-    xp = array_module(log_share)
-    cut = xp.maximum(reach_of(log_share), 1.0 / pair.noise + reach_of(log_share - xp.log(pair.rate)))
-    return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
+    xp, seen = array_module(log_share, loss.weights), loss.weights > 0
+    log_weights = xp.log(xp.where(seen, loss.weights, 1.0))
+    cut = xp.where(seen, loss.shifts + reach_of(log_share[..., None] - log_weights), 0.0).max(-1)
+    return xp.where((loss.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
 
 
-def left_out(pair: GaussianPair, cut: Array) -> Array:
+def left_out(loss: NormalLoss, cut: Array) -> Array:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
-    xp = array_module(cut)
-    mass = pair.rest * tail_left_out(cut, 0.0) + pair.rate * tail_left_out(cut, 1.0 / pair.noise)
-    return xp.where(cut < np.inf, inflated(mass, 1e-12) + HIDDEN, 0.0)
+    xp, number = array_module(cut), loss.shifts.shape[-1]
+    far = xp.where(cut < np.inf, cut, 1e9)[..., None]
+    x = xp.maximum(far - loss.shifts, 0.0) / _SPREAD
+    tails = inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
+    return xp.where(cut < np.inf, inflated((loss.weights * tails).sum(-1), 1e-12) + HIDDEN * max(number - 1, 1), 0.0)
 
 
 def reach_of(log_mass: Array) -> Array:
@@ -89,10 +92,3 @@ def reach_of(log_mass: Array) -> Array:
     """
     xp = array_module(log_mass)
     return xp.where(log_mass < _LEAST_LEFT_OUT, np.inf, _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0)))
-
-
-def tail_left_out(cut: Array, mean: Array) -> Array:
-    """An upper bound of E[1 - g] under N(``mean``, 1)."""
-    xp = array_module(cut, mean)
-    x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
-    return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, mirrored, quadrature
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, legendre_rule, mirrored, quadrature
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 
-_RULE = np.polynomial.legendre.leggauss(64)
+_NODES = 64  # of a survey, for each piece of the losses
 _REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
 
 
@@ -62,7 +60,7 @@ class AntipodalLaplacePair(Rated, Pair):
         near, far = xp.minimum(0.5 * eps, _REACH), xp.minimum(eps, _REACH)
         density = lambda t: xp.logaddexp(log_rest(q, rest) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
         pieces = ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps))
-        outcomes, logs = quadrature(pieces, _RULE, density)
+        outcomes, logs = quadrature(pieces, legendre_rule(_NODES), density)
         # Beyond an end lies as much as the density there.
         ends = xp.concatenate([-eps, eps], -1)
         t = xp.concatenate([*outcomes, ends], -1)

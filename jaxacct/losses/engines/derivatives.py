@@ -1,10 +1,14 @@
-"""delta(epsilon) of compositions with known transforms as a number without bounds, for derivatives.
+"""delta(epsilon) of compositions as a number without bounds, for derivatives: by known transforms, or else by laws.
 
 The contour may be put anywhere, so it is held fixed while parameters move. Where the transform does not decay it is
 multiplied by a window that is 1 for low frequencies and falls smoothly to 0 at the last. That convolves
 e^(theta x) delta(x) with a kernel whose moments vanish: wherever delta is smooth around epsilon, further than a few
 times 2 pi over the last frequency from every atom of the loss, nothing changes but far digits. A window of half the
 width says how many digits are right: that is an estimate, and not proven.
+
+Where transforms hardly decay, laws from above whose edges stay where they are move smoothly with the parameters of a
+pair. What they exceed the truth by falls with the square of the number of points, and is extrapolated from two numbers
+of points. That is an estimate, good to some parts in a thousand, and not proven.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ from jaxacct.losses.engines.inversion.composed_transform import composition, tra
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, failures, log_moments, parts_of, totals
 from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
 from jaxacct.losses.engines.inversion.tilt_plan import Plan, tilt_plan
+from jaxacct.losses.engines.laws.aim import Aim
+from jaxacct.losses.engines.laws.bounds import Runs, spread_of
+from jaxacct.losses.engines.laws.composer import LEAST_POINTS, Composer
+from jaxacct.losses.engines.laws.of_two import delta_from_above
 from jaxacct.mechanisms.pairs.base import Pair
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
@@ -26,6 +34,8 @@ SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
 _MORE = 14.0  # e-foldings that aliases and what is left out are smaller than for bounds
 _WINDOWS = (1.0, 2.0)  # narrowings
 _EDGE, _STEEP = 0.6, 12.0  # where a window has fallen to 1/2, and how fast
+_POINTS = (256, 512)  # of laws
+_AGREE = 0.03  # relative difference of derivatives by the two, whose extrapolation is given out
 
 
 class Place(NamedTuple):
@@ -71,3 +81,33 @@ def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
         xp.stack([failed + scale * (terms.real * window).sum(-1) for window in windows]),
         xp.stack([-scale * ((z * terms).real * window).sum(-1) for window in windows]),
     )
+
+
+class Curve:
+    """delta of runs on edges that were put for ``epsilon``; what moves must keep its structure."""
+
+    def __init__(self, runs: Runs, epsilon: float) -> None:
+        self.runs, self.epsilon = runs, epsilon
+        total, spread, delta = float(sum(count for _, count in runs)), spread_of(runs), 1e-5
+        for size in (LEAST_POINTS, LEAST_POINTS):
+            halves = Composer(Aim.at(epsilon, delta, total, spread), size).halves(runs)
+            delta = delta_from_above(*halves, epsilon) if halves else delta
+        self._composers = []
+        for size in _POINTS:
+            composer = Composer(Aim.at(epsilon, delta, total, spread), size)
+            composer.halves(runs)
+            self._composers.append(composer)
+
+    def at(self, runs: Runs, epsilon: float) -> np.ndarray:
+        """By either number of points, shape ``(2,)``; NaN where a number is none."""
+        found = []
+        for composer in self._composers:
+            halves = Composer(composer.aim, composer.size, composer.edges).halves(runs)
+            found.append(np.nan if halves is None else delta_from_above(*halves, epsilon))
+        return np.array(found)
+
+
+def extrapolated(slopes: np.ndarray) -> float:
+    """The derivative that two numbers of points say, or NaN."""
+    rough, fine = slopes
+    return float(fine + (fine - rough) / 3.0) if abs(fine - rough) <= _AGREE * abs(fine) else np.nan

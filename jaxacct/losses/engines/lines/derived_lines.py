@@ -1,4 +1,4 @@
-"""The transform of a loss drawn at random from two, where the output says which."""
+"""Lines of losses made of others: drawn at random from two, where the output says which, or moved by a constant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.lines.line import Quadrature, Totals
+from jaxacct.losses.engines.lines.line import Line, Quadrature, Totals
 
 
 class RevealedLine(NamedTuple):
@@ -95,3 +95,42 @@ class RevealedLine(NamedTuple):
             joined(part.layer_masses * column(deflated(share, xp.minimum(off, 1.0))) for share, part in parts),
             joined(part.layer_lengths for _, part in parts),
         )
+
+
+class RescaledLine(NamedTuple):
+    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RescaledPair``.
+
+    Attributes:
+        line: of the loss itself.
+        offset, doubt, theta: shape ``(B, K)``.
+    """
+
+    line: Line
+    offset: Array
+    doubt: Array
+    theta: Array
+
+    def totals(self) -> Totals:
+        """Those of the loss itself, but for the largest; rounded up."""
+        whole = self.line.totals()
+        room = 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
+        return whole._replace(largest=whole.largest + self.offset + self.doubt + room)
+
+    @np.errstate(all="ignore")
+    def log_moments(self, tilts: Array) -> Array:
+        """See the protocol."""
+        xp = array_module(tilts, self.offset)
+        moved = tilts[..., None] * self.offset
+        room = xp.abs(tilts[..., None]) * self.doubt + 4.0 * UNIT * (1.0 + xp.abs(moved))
+        return self.line.log_moments(tilts) + moved + room
+
+    @np.errstate(all="ignore")
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+        """See the protocol; only the total and the mean move, and what is not known of the offset is error."""
+        found = self.line.quadrature(spacing, nodes)
+        xp = array_module(found.mean, self.offset)
+        moved = self.theta * self.offset
+        total = xp.abs(self.theta) * self.doubt + 8.0 * UNIT * (1.0 + xp.abs(moved) + xp.abs(found.log_total))
+        phase = self.doubt + 4.0 * UNIT * (xp.abs(self.offset) + xp.abs(found.mean))
+        error = found.error + total[..., None] + np.arange(nodes) * spacing[:, None, None] * phase[..., None]
+        return found._replace(log_total=found.log_total + moved, mean=found.mean + self.offset, error=error)
