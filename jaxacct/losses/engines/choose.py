@@ -71,6 +71,7 @@ def bounds(
     xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
+    smooth: bool = False,
 ) -> Answer:
     """``(lower, upper)`` of delta or epsilon for a flat batch.
 
@@ -82,6 +83,7 @@ def bounds(
         options: only for concrete questions.
         sides: the batch is that many directions of the same settings, one after the other, of which only the worst
             counts; of the others concrete questions may have wide bounds.
+        smooth: a program takes derivatives where the bounds are, and so needs narrow ones.
     """
     groups, stacked = grouped(pairs, counts, xp)
     if xp is np:
@@ -89,7 +91,8 @@ def bounds(
     if most == 1.0 and stacked.shape[-1] == 1:
         return _one_run(kind, groups, stacked, goal)
     # A delta moves by many times what an epsilon does, and few outcomes are points that no cells keep.
-    alone = kind == "epsilon" and stacked.size <= _LAWS_ALONE and not any(lists_outcomes(group) for group in groups)
+    alone = kind == "epsilon" and not smooth and stacked.size <= _LAWS_ALONE
+    alone = alone and not any(lists_outcomes(group) for group in groups)
     nothing = jnp.zeros_like(goal), jnp.full_like(goal, np.inf)
     known = nothing if alone else _inverted_once(kind, TRACED, groups, stacked, goal)
     return narrowed_by_laws(kind, groups, stacked, goal, known)
