@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.manual_axes import fori_loop, scan, while_loop
+from jaxacct._types import Array, PyTree, Real
 
-Array = Any
-"""One of NumPy's or JAX's."""
-_Arrays = tuple[Array, ...]
+_State = TypeVar("_State", bound=tuple[Array, ...])
+_Kind = TypeVar("_Kind", bound=Array)
 _Tree = TypeVar("_Tree")
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -63,7 +63,7 @@ program: Any = _Program("jax.numpy")
 """The array module of a program."""
 
 
-def column(value: Array) -> Array:
+def column(value: Real) -> Array:
     """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
     return array_module(value).asarray(value)[..., None]
 
@@ -87,7 +87,7 @@ def erfc(x: Array) -> Array:
     return found
 
 
-def logsumexp(x: Array) -> Array:
+def logsumexp(x: _Kind) -> _Kind:
     """log of the sum of exp(x) over the last axis; -inf where all are."""
     xp = array_module(x)
     top = stopped(x.max(-1, keepdims=True))
@@ -96,8 +96,12 @@ def logsumexp(x: Array) -> Array:
 
 
 def iterated(
-    step: Callable[..., _Arrays], state: _Arrays, done: Callable[[_Arrays], Array], most: int, given: _Arrays = ()
-) -> _Arrays:
+    step: Callable[..., _State],
+    state: _State,
+    done: Callable[[_State], Array],
+    most: int,
+    given: tuple[Array, ...] = (),
+) -> _State:
     """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often.
 
     ``given`` are more arguments of ``step``. With them all arrays have one leading axis of settings, and NumPy goes on
@@ -113,21 +117,25 @@ def iterated(
             break
         if rows is not None and finished.any():
             found = _with_rows(found, rows, state)
-            rows, state, given = rows[~finished], *(tuple(x[~finished] for x in some) for some in (state, given))
+            rows, state, given = rows[~finished], _rows_of(state, ~finished), _rows_of(given, ~finished)
         state = step(state, *given)
     return state if rows is None else _with_rows(found, rows, state)
 
 
-def _with_rows(whole: _Arrays, rows: np.ndarray, some: _Arrays) -> _Arrays:
+def _rows_of(whole: _State, rows: Array) -> _State:
+    return cast(_State, tuple(x[rows] for x in whole))
+
+
+def _with_rows(whole: _State, rows: np.ndarray, some: _State) -> _State:
     if len(rows) == len(whole[0]):
         return some
-    whole = tuple(np.array(x) for x in whole)
+    whole = cast(_State, tuple(np.array(x) for x in whole))
     for one, new in zip(whole, some, strict=True):
         one[rows] = new
     return whole
 
 
-def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> _Arrays:
+def repeated(step: Callable[[_State], _State], state: _State, times: int) -> _State:
     """``step`` applied so often to a tuple of arrays; NumPy stops where nothing changes any more."""
     if array_module(*state) is not np:
         return fori_loop(0, times, lambda _, at: step(at), state)
@@ -138,7 +146,7 @@ def repeated(step: Callable[[_Arrays], _Arrays], state: _Arrays, times: int) -> 
     return state
 
 
-def collected(step: Callable[..., tuple[Any, Any]], state: object, given: Sequence[Any]) -> tuple[Array, ...]:
+def collected(step: Callable[..., tuple[PyTree, PyTree]], state: object, given: Sequence[PyTree]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
         return scan(step, state, jax.tree.map(lambda *x: array_module(x).stack(x), *given), length=len(given))[1]
@@ -152,14 +160,14 @@ def collected(step: Callable[..., tuple[Any, Any]], state: object, given: Sequen
 def running_greatest(x: Array, reverse: bool = False) -> Array:
     """The greatest entry so far, along the last axis."""
     if array_module(x) is not np:
-        return jax.lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
+        return jax.lax.cummax(jnp.asarray(x), axis=x.ndim - 1, reverse=reverse)
     return np.maximum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.maximum.accumulate(x, -1)
 
 
 def running_least(x: Array, reverse: bool = False) -> Array:
     """The least entry so far, along the last axis."""
     if array_module(x) is not np:
-        return jax.lax.cummin(x, axis=x.ndim - 1, reverse=reverse)
+        return jax.lax.cummin(jnp.asarray(x), axis=x.ndim - 1, reverse=reverse)
     return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
 
 
@@ -243,7 +251,7 @@ def ranks(values: Array, limits: Array) -> Array:
     return repeated(nearer, (found, xp.asarray(1 << bits - 1, np.int64)), bits)[0]
 
 
-def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., Any]:
+def shared(function: Callable[..., PyTree] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., PyTree]:
     """``function`` as one of its own in programs, whose body is there once for every shape; NumPy runs it as it is.
 
     ``static`` are the names of arguments that are no arrays.
@@ -253,7 +261,7 @@ def shared(function: Callable[..., Any] | None = None, *, static: tuple[str, ...
     compiled = jax.jit(function, static_argnames=static)
 
     @functools.wraps(function)
-    def run(*arguments: object) -> Any:
+    def run(*arguments: object) -> PyTree:
         return (function if array_module(arguments) is np else compiled)(*arguments)
 
     return run

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
@@ -42,7 +42,7 @@ class Split(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def binomial_split(trials: Array, rate: Array, least: Array) -> Split:
+def binomial_split(trials: Real, rate: Real, least: Real) -> Split:
     """How K ~ Bin(``trials``, ``rate``) falls on both sides of ``least`` >= 1; NaN parameters give NaN.
 
     The nearest probability is that of Loader's saddle-point form ("Fast and Accurate Computation of Binomial

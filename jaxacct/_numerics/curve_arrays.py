@@ -12,7 +12,8 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +21,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.float64 import own_rules
+from jaxacct._types import PyTree
+
+Index: TypeAlias = Array | int | tuple[EllipsisType | int, ...]
+"""What `put` and `added` take for a place."""
 
 
-def concrete(tree: object) -> Any:
+def concrete(tree: object) -> PyTree:
     """Arrays as NumPy's outside a trace: float64 survives there whatever precision JAX is set to."""
     return tree if _validate.is_traced(tree) else jax.tree.map(np.asarray, tree)
 
 
-def as_arrays(tree: object) -> Any:
+def as_arrays(tree: object) -> PyTree:
     """``tree`` with NumPy's and Python's numbers as NumPy's arrays; JAX's stay."""
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else np.asarray(leaf), tree)
 
@@ -39,7 +44,7 @@ def float64(value: ArrayLike) -> Array:
     return array_module(value).asarray(value, np.float64)
 
 
-def beside(tree: object, source: object) -> Any:
+def beside(tree: object, source: object) -> PyTree:
     """``tree``, whose leaves are NumPy's, with JAX's arrays on the devices of ``source`` if that holds any at hand."""
     held = [x for x in jax.tree.leaves(source) if isinstance(x, jax.Array)]
     if not held or _validate.is_traced((tree, held)):
@@ -68,17 +73,17 @@ def quiet_float64() -> Iterator[None]:
 _inside = contextvars.ContextVar("inside", default=False)
 
 
-def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*static: str) -> Callable[[Callable[..., PyTree]], Callable[..., PyTree]]:
     """A decorator of formulas in float64: as they are over NumPy's arrays, one compiled program where one is JAX's.
 
     A formula inside another one becomes a part of its program. Arguments that are named ``static`` are no arrays.
     Programs have no derivatives, and say so: see `_refusing`.
     """
 
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         signature = inspect.signature(function)
 
-        def alone(*args: object, **kwargs: object) -> Any:
+        def alone(*args: object, **kwargs: object) -> PyTree:
             token = _inside.set(True)
             try:
                 return function(*args, **kwargs)
@@ -88,7 +93,7 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         program = jax.jit(alone, static_argnames=static)
 
         @functools.wraps(function)
-        def call(*args: object, **kwargs: object) -> Any:
+        def call(*args: object, **kwargs: object) -> PyTree:
             if _inside.get():
                 return function(*args, **kwargs)
             with quiet_float64():
@@ -105,7 +110,7 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return wrap
 
 
-def _refusing(function: Callable[[Any], Any], given: Any) -> Any:
+def _refusing(function: Callable[[PyTree], PyTree], given: PyTree) -> PyTree:
     """``function(given)``; raises where a derivative of it is asked for.
 
     What is computed is a bound on a grid: where cells and events are chosen anew it has kinks, and JAX's rules would
@@ -114,7 +119,7 @@ def _refusing(function: Callable[[Any], Any], given: Any) -> Any:
     leaves, structure = jax.tree.flatten(given)
     run = jax.custom_jvp(lambda *leaves: function(jax.tree.unflatten(structure, leaves)))
 
-    def rule(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    def rule(primals: PyTree, tangents: PyTree) -> tuple[PyTree, PyTree]:
         if not all(isinstance(tangent, jax.custom_derivatives.SymbolicZero) for tangent in tangents):
             raise NotImplementedError(
                 "PLDs, privacy profiles and trade-off curves have no derivatives: they are bounds on a grid; "
@@ -127,7 +132,7 @@ def _refusing(function: Callable[[Any], Any], given: Any) -> Any:
     return run(*leaves)
 
 
-def put(array: Array, index: Array, value: Array) -> Array:
+def put(array: Array, index: Index, value: Real) -> Array:
     """A copy of ``array`` with ``value`` at ``index``."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].set(value)
@@ -136,16 +141,16 @@ def put(array: Array, index: Array, value: Array) -> Array:
     return array
 
 
-def added(array: Array, index: Array, value: Array) -> Array:
+def added(array: Array, index: Index, value: Real) -> Array:
     """A copy of ``array`` with ``value`` added at ``index``; where an index occurs twice, so is it added."""
     if array_module(array, value) is not np:
         return jnp.asarray(array).at[index].add(value)
     array = np.array(array)
-    np.add.at(array, index, value)
+    np.add.at(array, cast(tuple[int, ...], index), value)
     return array
 
 
-def mapped(function: Callable[[Any], Any], xs: object, batch: int) -> Any:
+def mapped(function: Callable[[PyTree], PyTree], xs: object, batch: int) -> PyTree:
     """``function``, which takes rows of the first axis, over ``batch`` rows at a time; bounds memory.
 
     ``function`` gets arrays of shape ``(rows, ...)`` and returns arrays whose first axis is the rows.
@@ -165,7 +170,7 @@ def mapped(function: Callable[[Any], Any], xs: object, batch: int) -> Any:
     return jax.tree.map(lambda *x: np.concatenate(x), *found)
 
 
-def rows(function: Callable[..., Any], *arrays: Any) -> Any:
+def rows(function: Callable[..., PyTree], *arrays: Any) -> Any:
     """Maps ``function`` of rows over the broadcast leading axes of ``arrays``."""
     xp = array_module(*arrays)
     shape = np.broadcast_shapes(*(x.shape[:-1] for x in arrays))

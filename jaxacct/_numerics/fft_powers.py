@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ from jaxacct._numerics.rounding import UNIT, inflated
 
 ETA = 8.0 * UNIT
 
-Spectrum = tuple[np.ndarray, np.ndarray, np.ndarray]
+Spectrum = tuple[Array, Array, Array]
 """A transform, bounds of its moduli, and bounds of its errors, frequency by frequency."""
 
 _TINY = 1e-300  # no modulus is smaller, unless there is no mass
@@ -52,7 +51,7 @@ def _irfft(n: int) -> Callable[[Array], Array]:
     return _along_last(lambda spectrum: jnp.fft.irfft(spectrum, n))
 
 
-def convolved(measure: object, count: int, n: int, other: object = None) -> tuple[Array, Array]:
+def convolved(measure: Array, count: int, n: int, other: Array | None = None) -> tuple[Array, Array]:
     """``(product, error)``: ``other * measure^count``, a circular convolution on ``n`` points of non-negative measures.
 
     Shapes ``(..., n)`` and ``(...)``: no entry is off by more than the error. ``count`` >= 1 and ``n`` (even; 2^k, 3
@@ -73,7 +72,7 @@ def eta_of(n: int) -> float:
     return math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
 
 
-def spectrum(measure: Array, count: int, n: int, other: Any = None) -> tuple[Array, Array, Array]:
+def spectrum(measure: Array, count: int, n: int, other: Array | None = None) -> tuple[Array, Array, Array]:
     """The transform of ``other * measure^count``, a bound on its moduli, and one on its error, each ``(..., n/2 + 1)``.
 
     See :func:`convolved`, which inverts it.

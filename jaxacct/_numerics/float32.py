@@ -8,6 +8,7 @@ beside it, which is on the safe side of all that round to it.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -28,14 +29,14 @@ def no_more(value: ArrayLike) -> Array:
     return _narrow(value, _DOWN)
 
 
-def above(value: ArrayLike) -> Array:
+def above(value: ArrayLike) -> ArrayLike:
     """``value``, for a computation in float64; where it is traced and narrower, the next number of its type above."""
-    return _beside(value, _UP)
+    return _beside(value, _UP) if _validate.is_traced(value) else value
 
 
-def below(value: ArrayLike) -> Array:
+def below(value: ArrayLike) -> ArrayLike:
     """``value``, for a computation in float64; where it is traced and narrower, the next number of its type below."""
-    return _beside(value, _DOWN)
+    return _beside(value, _DOWN) if _validate.is_traced(value) else value
 
 
 def exact(value: ArrayLike) -> np.ndarray:
@@ -53,9 +54,7 @@ def _narrow(value: ArrayLike, toward: np.float32) -> Array:
     return np.where(off, np.nextafter(near, toward), near)
 
 
-def _beside(value: ArrayLike, toward: np.float32) -> Array:
-    if not _validate.is_traced(value):
-        return value
+def _beside(value: ArrayLike, toward: np.float32) -> jax.Array:
     near = jnp.asarray(value)
     if not jnp.issubdtype(near.dtype, jnp.floating) or near.dtype == "float64":
         return near

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ def settled(*values: Any, buffers: bool = True) -> list[Any]:
                 return leaf.astype(np.float64)
         return float(leaf) if isinstance(leaf, int) and 2**63 <= abs(leaf) < 2**1023 else leaf
 
-    def whole(value: Any) -> Any:
+    def whole(value: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(value)
         made = [settle(leaf) for leaf in leaves]
         # An object that needs nothing stays the one it is, with what it has computed and kept.
@@ -64,7 +65,7 @@ def in_float64(function: _Function) -> _Function:
     """
 
     @functools.wraps(function)
-    def inner(*args: object, **kwargs: object) -> Any:
+    def inner(*args: object, **kwargs: object) -> PyTree:
         if _settled.get():
             with own_rules():
                 return function(*args, **kwargs)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.manual_axes import while_loop
+from jaxacct._types import PyTree
 
 _Tree = TypeVar("_Tree")
 
@@ -35,7 +37,7 @@ def at_hand(*trees: object) -> bool:
     return True
 
 
-def floats(*values: ArrayLike) -> tuple[Array, ...]:
+def floats(*values: ArrayLike) -> tuple[ModuleType, *tuple[Array, ...]]:
     """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
     xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))
@@ -57,22 +59,22 @@ def not_negative(value: ArrayLike) -> ArrayLike:
     return jnp.where(bits > kind(1 << (8 * dtype.itemsize - 1)), jnp.nan, value)
 
 
-def on_host(tree: object) -> Any:
+def on_host(tree: object) -> PyTree:
     """``tree`` with JAX's arrays, if their numbers are known now, as NumPy's."""
     return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and at_hand(leaf) else leaf, tree)
 
 
-def on_device(tree: object) -> Any:
+def on_device(tree: object) -> PyTree:
     """``tree`` with NumPy's arrays as JAX's. In contrast to ``jnp.asarray`` it compiles nothing."""
     return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf, tree)
 
 
 def hosted(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., PyTree] | None = None,
     *,
     static: tuple[str, ...] = (),
     work: Callable[..., int] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """``function``, in NumPy where its arguments are concrete, else compiled.
 
     Args:
@@ -85,7 +87,7 @@ def hosted(
     compiled = jax.jit(function, static_argnames=static)
 
     @functools.wraps(function)
-    def inner(*args: object, **kwargs: object) -> Any:
+    def inner(*args: object, **kwargs: object) -> PyTree:
         if not at_hand(args, kwargs):
             return compiled(*args, **kwargs)
         if work is not None and work(*args, **kwargs) > MOST:
@@ -101,7 +103,7 @@ def barrier(tree: _Tree) -> _Tree:
     return tree if array_module(tree) is np else jax.lax.optimization_barrier(tree)
 
 
-def loop(going: Callable[[Any], Array], step: Callable[[Any], Any], state: object) -> Any:
+def loop(going: Callable[[PyTree], Array], step: Callable[[PyTree], PyTree], state: object) -> PyTree:
     """``step`` applied to a tuple of arrays as long as it is ``going``; ``while_loop`` of JAX inside a trace."""
     if array_module(state) is not np:
         return while_loop(going, step, state)
@@ -110,7 +112,7 @@ def loop(going: Callable[[Any], Array], step: Callable[[Any], Any], state: objec
     return state
 
 
-def each(function: Callable[..., Any], *stacked: object) -> Any:
+def each(function: Callable[..., PyTree], *stacked: object) -> PyTree:
     """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
     if array_module(stacked) is not np:
         return jax.vmap(function)(*stacked)

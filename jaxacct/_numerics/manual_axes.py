@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
+from jaxacct._types import PyTree
+
 _ROUNDS = 8  # steps through which variation spreads from one entry of a state to the others
 
 
@@ -28,7 +30,7 @@ def result_type(shape: tuple[int, ...], dtype: Any, *operands: Any) -> ShapedArr
     return jax.make_jaxpr(made)(*operands).out_avals[0]
 
 
-def alike(tree: Any, *others: Any) -> Any:
+def alike(tree: PyTree, *others: PyTree) -> PyTree:
     """``tree`` with every leaf declared to vary over the mesh as all leaves of all trees together."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return tree
@@ -36,7 +38,7 @@ def alike(tree: Any, *others: Any) -> Any:
     return _cast(tree, [axes] * len(jax.tree.leaves(tree)))
 
 
-def in_auto_mode(function: Callable[..., Any], shape: tuple[int, ...], *operands: object) -> Any:
+def in_auto_mode(function: Callable[..., PyTree], shape: tuple[int, ...], *operands: object) -> PyTree:
     """``function(*operands)``; where types say how operands lie on a mesh, XLA decides that for what is inside.
 
     Results lie as the first operand of their ``shape`` does, or are on every device.
@@ -53,23 +55,25 @@ def _is_explicit(mesh: Any) -> bool:
     return jax.sharding.AxisType.Explicit in mesh.axis_types
 
 
-def while_loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+def while_loop(going: Callable[[PyTree], PyTree], step: Callable[[PyTree], PyTree], state: PyTree) -> PyTree:
     """`jax.lax.while_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.while_loop(going, step, _settled(step, state))
 
 
-def fori_loop(start: int, end: int, step: Callable[[Any, Any], Any], state: object) -> Any:
+def fori_loop(start: int, end: int, step: Callable[[PyTree, PyTree], PyTree], state: object) -> PyTree:
     """`jax.lax.fori_loop` with a carry that varies over manual mesh axes."""
     return jax.lax.fori_loop(start, end, step, _settled(lambda at: step(start, at), state))
 
 
-def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, *given: Any, **options: Any) -> tuple[Any, Any]:
+def scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, *given: PyTree, **options: Any
+) -> tuple[PyTree, PyTree]:
     """`jax.lax.scan` with a carry that varies over manual mesh axes."""
     one = jax.tree.map(lambda x: x[0], given[0]) if given else None
     return jax.lax.scan(step, _settled(lambda at: step(at, one)[0], state), *given, **options)
 
 
-def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *given: Any) -> Any:
+def cond(condition: Any, one: Callable[..., PyTree], other: Callable[..., PyTree], *given: PyTree) -> PyTree:
     """`jax.lax.cond` with operands that vary over manual mesh axes."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return jax.lax.cond(condition, one, other, *given)
@@ -79,7 +83,7 @@ def cond(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *gi
     return jax.lax.cond(condition, alike(one), alike(other), *given)
 
 
-def _settled(step: Callable[[Any], Any], state: object) -> Any:
+def _settled(step: Callable[[PyTree], PyTree], state: object) -> PyTree:
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return state
     for _ in range(_ROUNDS):
@@ -90,13 +94,13 @@ def _settled(step: Callable[[Any], Any], state: object) -> Any:
     return state
 
 
-def _varying(function: Callable[..., Any], *given: object) -> list[frozenset[str]]:
+def _varying(function: Callable[..., PyTree], *given: object) -> list[frozenset[str]]:
     """The axes over which each leaf that ``function`` returns varies."""
     found = jax.make_jaxpr(function)(*given).out_avals
     return [x.manual_axis_type.varying if hasattr(x, "manual_axis_type") else x.vma for x in found]
 
 
-def _cast(tree: object, axes: list[frozenset[str]]) -> Any:
+def _cast(tree: object, axes: list[frozenset[str]]) -> PyTree:
     leaves, structure = jax.tree.flatten(tree)
     moved = []
     for leaf, wanted in zip(leaves, axes, strict=True):

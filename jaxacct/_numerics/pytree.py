@@ -8,6 +8,7 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 
 from jaxacct._printing import plainly
+from jaxacct._types import PyTree
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def mechanism(cls: type[T]) -> type[T]:
         value = vars(self).__getitem__
         return tuple(map(value, data)), tuple(map(value, static))
 
-    def unflatten(meta: tuple[Any, ...], leaves: Any):
+    def unflatten(meta: tuple[Any, ...], leaves: PyTree):
         self = object.__new__(made)
         for name, value in zip(data, leaves, strict=True):
             object.__setattr__(self, name, value)

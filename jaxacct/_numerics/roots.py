@@ -59,4 +59,5 @@ def crossing(above: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
 
     allowed = 2.0**_HEADSTART * (high - low)
     start = (low, high, above(low)[1], above(high)[1], xp.zeros_like(high), allowed, allowed < 0.0)
-    return iterated(step, start, done, 2 * _HALVINGS + _HEADSTART)[:2]
+    low, high, *_ = iterated(step, start, done, 2 * _HALVINGS + _HEADSTART)
+    return low, high

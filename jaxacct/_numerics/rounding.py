@@ -7,10 +7,14 @@ bounds their number), and moves the result by more than they can be off, to the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, stopped
+from jaxacct._numerics.arrays import Array, Real, array_module, stopped
+
+_Number = TypeVar("_Number", bound=Real)
 
 EPS = 2.0**-52
 """The distance from 1.0 to the next float64."""
@@ -19,17 +23,17 @@ UNIT = 2.0**-53
 """The largest relative error of one float64 operation that rounds to the nearest."""
 
 
-def inflated(value: Array, share: Array) -> Array:
+def inflated(value: _Number, share: Real) -> _Number:
     """``value``, larger in magnitude by ``share`` of itself."""
-    return value * (1.0 + share)
+    return cast(_Number, value * (1.0 + share))
 
 
-def deflated(value: Array, share: Array) -> Array:
+def deflated(value: _Number, share: Real) -> _Number:
     """``value``, smaller in magnitude by ``share`` of itself."""
-    return value * (1.0 - share)
+    return cast(_Number, value * (1.0 - share))
 
 
-def total(terms: list[Array]) -> Array:
+def total(terms: Sequence[Real]) -> Array:
     """The sum of arrays of numbers >= 0 that broadcast, off by less than 2 units however many there are.
 
     The error of each addition is found exactly, and the errors are added at the end (Knuth 1969, section 4.2.2,
@@ -37,9 +41,9 @@ def total(terms: list[Array]) -> Array:
     """
     if all(isinstance(term, np.ndarray | np.generic | float) and not np.ndim(term) for term in terms):
         try:
-            return np.float64(math.fsum(terms))
+            return cast(Array, np.float64(math.fsum(terms)))
         except OverflowError:
-            return np.float64(np.inf)
+            return cast(Array, np.float64(np.inf))
     value, missed = terms[0], 0.0
     for term in terms[1:]:
         new = value + term
@@ -47,7 +51,7 @@ def total(terms: list[Array]) -> Array:
         missed = missed + ((value - (new - added)) + (term - added))
         value = new
     missed = array_module(missed).where(value < np.inf, missed, 0.0) if len(terms) > 1 else missed
-    return value + missed
+    return cast(Array, value + missed)
 
 
 def quotient_up(first: Array, second: Array) -> Array:

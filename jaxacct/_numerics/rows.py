@@ -46,16 +46,16 @@ def settings_shapes(tree: object) -> list[tuple[int, ...]]:
 def flattened(tree: _Tree, shape: tuple[int, ...], xp: ModuleType) -> _Tree:
     """Leaves in float64, broadcast over settings to ``shape``, which becomes one axis."""
 
-    def flat(leaf: Array) -> Array:
-        own = (leaf.size,) if _is_row(leaf) else ()
-        values = xp.asarray(leaf.values if own else leaf, np.float64)
+    def flat(leaf: Array | Row) -> Array | Row:
+        own = (leaf.size,) if isinstance(leaf, Row) else ()
+        values = xp.asarray(leaf.values if isinstance(leaf, Row) else leaf, np.float64)
         values = xp.broadcast_to(values, (*shape, *own)).reshape(-1, *own)
         return Row(values) if own else values
 
     return jax.tree.map(flat, tree, is_leaf=_is_row)
 
 
-def poisoned(tree: _Tree, bad: Array) -> _Tree:
+def poisoned(tree: _Tree, bad: Array | bool) -> _Tree:
     """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
     nan = array_module(bad).where(bad, np.nan, 0.0)
     return jax.tree.map(

@@ -10,10 +10,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct._printing import plainly
+from jaxacct._types import Float
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.base import Pair
@@ -22,8 +23,8 @@ from jaxacct.mechanisms.pairs.base import Pair
 class Bounds(NamedTuple):
     """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
 
-    lower: Array
-    upper: Array
+    lower: Float[Array, "*settings"]
+    upper: Float[Array, "*settings"]
 
     def __repr__(self) -> str:
         return plainly(self, self._fields)
@@ -66,7 +67,7 @@ class Batch(NamedTuple):
 
 
 def with_rare_sampling(
-    kind: str, lower: Array, upper: Array, target: ArrayLike, rare: tuple[Array, Array], xp: ModuleType
+    kind: str, lower: Array, upper: Array, target: ArrayLike, rare: tuple[Array, Real], xp: ModuleType
 ) -> tuple[Array, Array]:
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     some, total = rare
@@ -74,7 +75,7 @@ def with_rare_sampling(
         return lower, upper
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
-        return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
+        return xp.where(some, 0.0, lower), xp.where(total <= xp.asarray(target), 0.0, upper)
     floor, slack = 0.0 - xp.expm1(xp.minimum(target, 0.0)), 2.0**-50
     most = xp.minimum(inflated(floor + total, slack), 1.0)
     return xp.where(some, deflated(floor, slack), lower), xp.minimum(upper, most)

@@ -50,11 +50,11 @@ class Calibration(NamedTuple):
 
 
 def calibrate(
-    make: Callable[[Array], Mechanism],
+    make: Callable[[np.ndarray], Mechanism],
     epsilon: ArrayLike,
     delta: ArrayLike,
     *,
-    steps: ArrayLike | Callable[[Array], ArrayLike] = 1,
+    steps: ArrayLike | Callable[[np.ndarray], ArrayLike] = 1,
     relation: str = "add_or_remove",
     seek: str = "smallest",
     whole: bool = False,
@@ -124,14 +124,14 @@ def calibrate(
     first = np.clip(start, low, high)
     if whole:
         first = np.rint(first)
-    runs: Callable[[Array], ArrayLike] = steps if callable(steps) else lambda _: steps
+    runs: Callable[[np.ndarray], ArrayLike] = steps if callable(steps) else lambda _: steps
     parts = [epsilon, delta, first, runs(first), *jax.tree.leaves(make(first))]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     goal_epsilon, goal_delta, low, high = (
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )
 
-    def asked_of(parameter: np.ndarray) -> tuple[Array, Array]:
+    def asked_of(parameter: np.ndarray) -> tuple[Mechanism, ArrayLike]:
         """The mechanism and how often it runs."""
         shaped = parameter.reshape(shape)
         return make(shaped), runs(shaped)
@@ -227,7 +227,7 @@ def _less_private(answer: np.ndarray, reach: float, low: np.ndarray, high: np.nd
     return np.clip(moved, low, high)
 
 
-def _ends(bracket: Array, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+def _ends(bracket: tuple[ArrayLike, ArrayLike] | None, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:
     if bracket is None:
         if seek == "largest" and not whole:
             raise ValueError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +28,14 @@ from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.random_allocation import RandomAllocation
 
+if TYPE_CHECKING:
+    pass
+
 _SIZE = SIZES[2]
 
 
 def compiled_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Array, wanted: tuple[bool, ...] = ()
+    question: Question, constants: tuple[Any, ...], numbers: Sequence[Array], wanted: tuple[bool, ...] = ()
 ) -> list[Any]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
@@ -85,7 +89,7 @@ def _is_single(batch: Batch) -> bool:
 def _compiled_slopes(
     question: Question,
     constants: tuple[Any, ...],
-    numbers: Array,
+    numbers: Sequence[Array],
     wanted: tuple[bool, ...],
     batch: Batch,
     high: Array,

@@ -141,7 +141,7 @@ def plan_noise(
     return NoisePlan(sigma, _composed(make, sigma, counts), bounds, value, float(constant[0]), constant_utility)
 
 
-def _levels(make: Callable[[Array], Mechanism], sigma: np.ndarray, n: int) -> Any:
+def _levels(make: Callable[[Array], Mechanism], sigma: Array, n: int) -> Any:
     """``make(sigma)`` with every leaf of shape ``(n,)``."""
     levels, shape = make(sigma), (n,)
     for leaf in jax.tree.leaves(levels):
@@ -150,7 +150,7 @@ def _levels(make: Callable[[Array], Mechanism], sigma: np.ndarray, n: int) -> An
     return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), shape), levels)
 
 
-def _composed(make: Callable[[Array], Mechanism], sigma: np.ndarray, counts: np.ndarray) -> Composed:
+def _composed(make: Callable[[Array], Mechanism], sigma: Array, counts: np.ndarray) -> Composed:
     levels = _levels(make, sigma, counts.size)
     pick = lambda i: jax.tree.map(lambda leaf: leaf[i], levels)  # noqa: E731
     return Composed([pick(i) for i in range(counts.size)], [float(count) for count in counts])

@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, column
+from jaxacct._numerics.arrays import Array, Real, column
 from jaxacct.accounting.at_once import LEAST_DELTA
 from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
@@ -85,7 +85,7 @@ def _slopes(
 
     pairs, counts = parts()
     if question.kind == "epsilon":
-        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
+        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), np.asarray(batch.query[2][rows]))
     read = _one_run if _once(counts).all() else _composed
     per_epsilon, slope_in = _by_laws_too(*read(parts, pairs, counts, at), parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
@@ -120,7 +120,7 @@ def _once(counts: list[np.ndarray]) -> np.ndarray:
     return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
 
 
-def implicit(kind: str, slope: Array, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Array:
+def implicit(kind: str, slope: Real, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Real:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
         return per_epsilon if is_target else slope
@@ -185,13 +185,13 @@ def _composed(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.n
 
 
 def _by_laws_too(
-    per_epsilon: np.ndarray,
+    per_epsilon: Array,
     slope_in: Callable[[int], np.ndarray],
     parts: Callable[..., _Parts],
     pairs: list[Pair],
     counts: list[np.ndarray],
     at: np.ndarray,
-) -> tuple[np.ndarray, Callable[[int], np.ndarray]]:
+) -> tuple[Array, Callable[[int], np.ndarray]]:
     """The same, and what transforms do not say from differences of composed laws."""
     smooth = has_derivatives(pairs)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rows import settings_shapes
+from jaxacct._types import PyTree
 from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
@@ -33,7 +34,7 @@ class Question(NamedTuple):
 
     kind: str
     relation: str
-    tree: Any
+    tree: PyTree
     traced: tuple[bool, ...]
     target: int
     known: tuple[float | None, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +24,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import own_rules
 from jaxacct._numerics.manual_axes import in_auto_mode, result_type
+from jaxacct._types import Fields
 from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.compiled import compiled_answer
@@ -100,7 +101,7 @@ def _(
 
 
 @_answer.def_impl
-def _(*numbers: object, **asked: object) -> list[jax.Array]:
+def _(*numbers: Array, **asked: Any) -> list[jax.Array]:
     """The answer outside of a program: on the host if everything is on the CPU, else compiled."""
     platforms = {device.platform for x in numbers if isinstance(x, jax.Array) for device in x.devices()}
     if asked["compiled"] or (platforms or {jax.default_backend()}) != {"cpu"}:
@@ -110,7 +111,7 @@ def _(*numbers: object, **asked: object) -> list[jax.Array]:
         return [jnp.asarray(x) for x in found]
 
 
-def _batched(numbers: Array, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[Any, ...], **asked: Any):
+def _batched(numbers: Sequence[Array], dims: Any, *, sizes: tuple[int, ...], mapped: tuple[Any, ...], **asked: Any):
     (size,) = {number.shape[dim] for number, dim in zip(numbers, dims, strict=True) if dim is not None}
     numbers = [
         number if dim in (None, 0) else jnp.moveaxis(number, dim, 0) for number, dim in zip(numbers, dims, strict=True)
@@ -120,7 +121,7 @@ def _batched(numbers: Array, dims: Any, *, sizes: tuple[int, ...], mapped: tuple
     return found, [0] * len(found)
 
 
-def _differentiated(numbers: Array, tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
+def _differentiated(numbers: Sequence[Array], tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
     if wanted:
         raise NotImplementedError("second derivatives are not available; take finite differences of first derivatives")
     if not smooth:
@@ -156,7 +157,7 @@ def _aligned(shape: tuple[int, ...], mapped: tuple[bool, ...], answer: tuple[int
     return (*axes, *[1] * (len(answer) - len(settings)), *rest)
 
 
-def _spread(numbers: Array, asked: dict[str, Any]) -> list[tuple[int, ...]]:
+def _spread(numbers: Sequence[Array], asked: Fields) -> list[tuple[int, ...]]:
     """Shapes of the numbers in which they broadcast to the answer's axes."""
     mapped, shape = asked["mapped"], asked["shape"]
     own = [np.shape(x)[sum(axes) :] for x, axes in zip(numbers, mapped, strict=True)]
@@ -170,7 +171,7 @@ def _spread(numbers: Array, asked: dict[str, Any]) -> list[tuple[int, ...]]:
     return found
 
 
-def _on_host(numbers: Array, shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
+def _on_host(numbers: Sequence[Array], shapes: list[tuple[int, ...]], asked: Fields) -> list[np.ndarray]:
     """The answer in NumPy, in the precision of the program; calls nothing of JAX's."""
     numbers = [np.asarray(x).reshape(shape) for x, shape in zip(numbers, shapes, strict=True)]
     lower, upper, *slopes = host_answer(asked["question"], asked["constants"], numbers, asked["wanted"])
@@ -208,7 +209,7 @@ def _calling(*numbers: Array, **asked: Any) -> list[jax.Array]:
     shapes = _spread(numbers, asked)
     shape = (*asked["sizes"], *asked["shape"], *words)
 
-    def job(numbers: Array) -> list[np.ndarray]:
+    def job(numbers: Sequence[Array]) -> list[np.ndarray]:
         found = [np.ascontiguousarray(x) for x in _on_host(numbers, shapes, asked)]
         return [x.view(np.uint32).reshape(shape) for x in found]
 
@@ -223,7 +224,7 @@ _NO_TOKEN = (
 )
 
 
-def _lower_call(ctx: Any, *numbers: Array, job: Any, **_: Any) -> Any:
+def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
     run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
     return mlir.emit_python_callback(
         ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, **_NO_TOKEN

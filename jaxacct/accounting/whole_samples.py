@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.narrowing import Options
+from jaxacct.losses.engines.narrowing import Answer, Options
 from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import NOISE_UNITS, composed_noise
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.pairs.base import Pair
 
 _MERGED = NOISE_UNITS + 12.0  # units of the noise of Gaussians composed once more: docs/proofs/parameters.md, lemma 1
 
 
 def bounds_of_samples(
     kind: str,
-    pairs: list[Any],
-    counts: list[np.ndarray],
-    goal: np.ndarray,
+    pairs: list[Pair],
+    counts: Sequence[Array],
+    goal: Array,
     most: float | None,
     options: Options,
     sides: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Answer:
     """`bounds_with_failures` of a concrete batch, with samples of rate exactly 1 answered as what they are."""
     wholes = [pair.whole() for pair in pairs]
     kinds = np.stack([np.broadcast_to(where, goal.shape) for _, where in wholes])
@@ -46,13 +51,13 @@ def bounds_of_samples(
 
 
 def _one_gaussian(
-    kind: str, pairs: list[Any], counts: list[np.ndarray], goal: np.ndarray, options: Options, sides: int
-) -> tuple[np.ndarray, np.ndarray]:
+    kind: str, pairs: list[Any], counts: Sequence[Array], goal: Array, options: Options, sides: int
+) -> Answer:
     """Bounds of composed Gaussians, which are one: below from a little more noise, above from a little less."""
     noise = composed_noise([(pair.noise, count) for pair, count in zip(pairs, counts, strict=True)])
     one, zero = np.ones(goal.shape), np.zeros(goal.shape)
 
-    def ask(noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ask(noise: Array) -> Answer:
         return bounds_with_failures(kind, [GaussianPair(noise, one, zero, zero)], [one], goal, 1.0, options, sides)
 
     return ask(inflated(noise, _MERGED * UNIT))[0], ask(deflated(noise, _MERGED * UNIT))[1]

@@ -193,7 +193,7 @@ class Counterexample:
             p, q = law.masses, law.masses * np.exp(-finite)
             lost = max(1.0 - p.sum() - law.infinite, 0.0)  # what rounding down has taken shows nothing
             masses = np.array([0.0, *p, law.infinite, lost] if under_p else [max(1.0 - q.sum(), 0.0), *q, 0.0, 0.0])
-        return losses[generator.choice(losses.size, size, p=masses / masses.sum())]
+        return np.asarray(losses)[generator.choice(losses.size, size, p=masses / masses.sum())]
 
 
 def counterexample(
@@ -285,7 +285,7 @@ def _evaluated(
     """The counterexample with its numbers from the analyst's own interaction, not from the gap that found it."""
     if not gap.excess > 0:
         return None
-    nothing = Bounds(0.0, 1.0)
+    nothing = Bounds(np.zeros(()), np.ones(()))
     found = Counterexample(compositions.family, first, pair, gap.epsilon, nothing, nothing, 0.0, side, compositions)
     with jax.enable_x64(True):
         cost = found.profile(gap.epsilon)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -31,6 +31,9 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 _BUDGET = 2**44  # units of the whole budget
 _ADMITTED = 2.0**-39  # more than what accounts admit beyond the budget
@@ -137,7 +140,7 @@ def true_cost(filter: Any, queries: Sequence[Mechanism], *, clipped: bool = Fals
 
 
 def _above(
-    filter: Any,
+    filter: Filter,
     queries: list[Mechanism],
     costs: np.ndarray,
     steps: _Steps,
@@ -174,7 +177,7 @@ def _lattice(grid: LossGrid) -> LossGrid:
     return LossGrid(grid.spacing * times, -reach, 2 * reach + 1)
 
 
-def _costs(filter: Any, queries: Sequence[Mechanism]) -> tuple[list[Mechanism], np.ndarray]:
+def _costs(filter: Filter, queries: Sequence[Mechanism]) -> tuple[list[Mechanism], np.ndarray]:
     """The queries, and what each takes of the filter's budget of 1."""
     leaves = jax.tree.leaves(getattr(filter, "pieces", None))
     if not isinstance(filter, AdditiveFilter) or len(leaves) != 1 or np.ndim(amounts.join(leaves[0])):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.audit.guesses import OneRun, one_run
 from jaxacct.mechanisms.base import Mechanism
 
@@ -41,7 +42,7 @@ class AuditedState(NamedTuple):
     """The state of :meth:`Canaries.optimizer`: the scores so far, and the state of the optimiser that it wraps."""
 
     scores: Scores
-    inner: Any
+    inner: PyTree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,14 +57,14 @@ class Canaries:
             the scores look at it.
     """
 
-    loss: Callable[[Any, Any], jax.Array]
-    params: Any
-    data: Any
+    loss: Callable[[PyTree, PyTree], jax.Array]
+    params: PyTree
+    data: PyTree
     included: np.ndarray
-    along: Callable[[Any, Any], jax.Array] = dataclasses.field(repr=False)
+    along: Callable[[PyTree, PyTree], jax.Array] = dataclasses.field(repr=False)
     split: bool = dataclasses.field(repr=False)
 
-    def model(self, params: Any) -> Any:
+    def model(self, params: PyTree) -> PyTree:
         """The part of ``params``, or of a tree of their shapes, that is the user's model."""
         return params["model"] if self.split else params
 
@@ -96,7 +97,9 @@ class Canaries:
         def init(params: object) -> AuditedState:
             return AuditedState(self.init(), wrapped.init(self.model(params)))
 
-        def update(updates: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, AuditedState]:
+        def update(
+            updates: PyTree, state: PyTree, params: PyTree = None, **more: object
+        ) -> tuple[PyTree, AuditedState]:
             if params is None:
                 raise ValueError("params must be given to update: scores are read at them, got None")
             scores = self.observe(state.scores, updates, params)
@@ -165,14 +168,14 @@ class Canaries:
 
 
 def canaries(
-    loss: Callable[[Any, Any], jax.Array],
-    params: Any,
-    data: Any,
+    loss: Callable[[PyTree, PyTree], jax.Array],
+    params: PyTree,
+    data: PyTree,
     *,
     key: jax.Array,
     number: int | None = None,
     gradient_norm: float | None = None,
-    examples: Any = None,
+    examples: PyTree = None,
 ) -> Canaries:
     """A training problem with canaries: train on its ``loss``, ``params`` and ``data``, and its scores audit the run.
 
@@ -215,10 +218,10 @@ def canaries(
         extra = jax.tree.map(lambda leaf: jnp.asarray(leaf)[np.arange(count) % records], data)
         params = {"model": params, "canaries": jnp.zeros(count, jnp.float32)}
 
-        def own(params: Any, label: jax.Array) -> jax.Array:
+        def own(params: PyTree, label: jax.Array) -> jax.Array:
             return length * jnp.vdot(jax.nn.one_hot(label, count, dtype=jnp.float32), params["canaries"])
 
-        def along(release: Any, params: object) -> jax.Array:
+        def along(release: PyTree, params: object) -> jax.Array:
             return release["canaries"].astype(jnp.float32)
 
     else:
@@ -228,10 +231,10 @@ def canaries(
         ):
             raise ValueError("examples must be a tree of the shapes of data, but for their number")
 
-        def own(params: Any, label: jax.Array) -> jax.Array:
+        def own(params: PyTree, label: jax.Array) -> jax.Array:
             return jnp.float32(0.0)
 
-        def along(release: Any, params: object) -> jax.Array:
+        def along(release: PyTree, params: object) -> jax.Array:
             return jax.lax.map(lambda row: _along(loss, release, params, row), extra, batch_size=min(_AT_ONCE, count))
 
     split = number is not None
@@ -241,7 +244,7 @@ def canaries(
     places = jax.random.permutation(order, records + count)
     rows = jax.tree.map(lambda some, more: jnp.concatenate([jnp.asarray(some), more])[places], data, extra)
 
-    def audited(params: Any, example: Any) -> jax.Array:
+    def audited(params: PyTree, example: PyTree) -> jax.Array:
         row, label = example
         value = loss(params["model"] if split else params, row)
         return jnp.where(label == _RECORD, value, jnp.where(label == _ABSENT, 0.0, own(params, label)))
@@ -249,7 +252,7 @@ def canaries(
     return Canaries(audited, params, (rows, jnp.asarray(labels)[places]), included, along, split)
 
 
-def _along(loss: Callable[[Any, Any], jax.Array], release: Any, params: Any, example: Any) -> jax.Array:
+def _along(loss: Callable[[PyTree, PyTree], jax.Array], release: PyTree, params: PyTree, example: PyTree) -> jax.Array:
     """The length of ``release`` along an example's gradient; 0 if there is none."""
     gradient = jax.grad(loss)(params, example)
     dot, square = (

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import mechanisms
+from jaxacct._types import Fields
 from jaxacct.certificates.balls import arb
 from jaxacct.mechanisms.base import Mechanism
 
@@ -46,7 +47,7 @@ def read_mechanism(written: object) -> Any:
         raise ValueError(f"certificate holds a {name} of other parameters: {problem}") from None
 
 
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> Fields:
     """The object of a JSON text; raises ValueError where a name occurs twice, of which readers take the last one."""
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import accounting, filters
 from jaxacct._numerics.roots import last
+from jaxacct._types import PyTree
 from jaxacct.adversary import true_cost
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.filters.additive.plan_order import ORDERS
@@ -128,7 +129,8 @@ def _true_cost(schedule: Schedule, epsilon: float | None) -> Answer:
     del epsilon
     budget = _limit_of(schedule)
     queries = list({repr(part): part for part, _ in schedule.parts}.values())
-    return Answer(*true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)[::-1])
+    lower, upper = true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)
+    return Answer(float(upper), float(lower))
 
 
 def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
@@ -146,7 +148,7 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     def count(mu: ArrayLike) -> jax.Array:
         budget = filters.gdp_residue(mu, slack, steps=schedule.steps)
 
-        def step(state: Any, i: Any) -> Any:
+        def step(state: PyTree, i: PyTree) -> PyTree:
             admitted, state = budget.update(jax.tree.map(lambda x: x[i], queries), state)
             return state, admitted
 

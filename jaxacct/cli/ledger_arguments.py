@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from jaxacct._types import Fields
 from jaxacct.cli.run_options import runs_of
 from jaxacct.cli.runs import composed, said_of
 
@@ -40,11 +40,11 @@ PARAMETERS = (
 )
 
 
-def parameters_of(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
+def parameters_of(name: str, parameters: tuple[str, ...]) -> Fields:
     """The arguments of filter ``name`` in words like ``rho=0.5``."""
     wanted = FILTERS[name].split()
     targets = ["epsilon", "delta"] if name in _TARGETS else []
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for parameter in parameters:
         key, _, text = parameter.partition("=")
         known = [word.strip("[]") for word in wanted] + targets

@@ -18,7 +18,7 @@ DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / reco
 class Option(click.Option):
     """An option that stands under a heading of the help page."""
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any):
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: object):
         super().__init__(*args, **kwargs)
         self.heading = heading
 

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from jaxacct._progress import progress
+from jaxacct._types import Fields, PyTree
 from jaxacct.cli import LazyGroup, plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
@@ -124,7 +125,7 @@ def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:
     return Bounds(*(laid(found.columns[f"{found.wanted}_{side}"]) for side in ("lower", "upper")))
 
 
-def _draw(name: str, arguments: dict[str, Any], **options: object) -> None:
+def _draw(name: str, arguments: Fields, **options: object) -> None:
     output, as_json, quiet, relation = (arguments.pop(key) for key in ("output", "as_json", "quiet", "relation"))
     _named(output)
     runs = runs_of(arguments)
@@ -142,7 +143,7 @@ def _named(output: Path) -> None:
         raise click.UsageError(f"--output must end in .png, .svg or .pdf, got {str(output)!r}")
 
 
-def _written(draw: Callable[[Any], Any], output: Path, as_json: bool) -> None:
+def _written(draw: Callable[[PyTree], PyTree], output: Path, as_json: bool) -> None:
     with plain_errors():
         try:
             import matplotlib

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import click
 import numpy as np
 from click import ParamType
 
+from jaxacct._types import Fields
 from jaxacct.cli.page import FIRST, WHOLE, Command, together, under
 from jaxacct.cli.runs import FAMILIES, Number, Run
 
@@ -89,7 +89,7 @@ def mechanism_options(
     )
 
 
-def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
+def runs_of(arguments: Fields, without: str | None = None) -> list[Run]:
     """The runs that the options of `mechanism_options` describe, which are taken out of a command's ``arguments``.
 
     ``without`` is the part of the first run that is looked for and so must be left out: "noise" (the family's
@@ -130,8 +130,8 @@ def option_of(name: str) -> str:
 
 def _run(
     family: str,
-    given: dict[str, Any],
-    around: dict[str, Any],
+    given: Fields,
+    around: Fields,
     shown: Callable[[str], str],
     without: str | None = None,
 ) -> Run:
@@ -178,7 +178,7 @@ def _run(
     )
 
 
-def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -> tuple[Number, Number | None] | None:
+def _epoch(around: Fields, shown: Callable[[str], str], sampled: bool) -> tuple[Number, Number | None] | None:
     """(batches, participations) of an epoch whose batches are drawn as a whole; a shuffle has no participations."""
     batches, times, shuffled = (around[name] for name in ("batches", "participations", "shuffled"))
     for name in ("participations", "shuffled"):
@@ -196,7 +196,7 @@ def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -
 
 
 def _of_training(
-    around: dict[str, Any], shown: Callable[[str], str], without: str | None
+    around: Fields, shown: Callable[[str], str], without: str | None
 ) -> tuple[Number | None, Number | None]:
     """(rate, steps), from batch, records and epochs where these are given."""
     batch, records, epochs, rate = (around[name] for name in ("batch", "records", "epochs", "rate"))
@@ -253,7 +253,7 @@ def _parsed(text: str) -> Run:
     family, _, rest = text.partition(":")
     if family not in FAMILIES:
         raise click.UsageError(f"--run must begin with one of {', '.join(FAMILIES)}, got {text!r}")
-    given: dict[str, Any] = {}
+    given: Fields = {}
     for item in rest.split(",") if rest else []:
         name, equals, value = item.partition("=")
         name = name.strip().replace("-", "_")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
+from jaxacct._types import Fields
 from jaxacct.cli.page import WHOLE, under
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Run(NamedTuple):
     """
 
     family: str
-    parameters: dict[str, Any]
+    parameters: Fields
     rate: Number = 1.0
     sample: tuple[Number, Number] | None = None
     steps: Any = 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._progress import Report, progress
+from jaxacct._types import Fields
 from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
 from jaxacct.cli.output import as_csv as csv_of
@@ -38,7 +39,7 @@ class Sweep(NamedTuple):
     """
 
     axes: dict[str, np.ndarray]
-    fixed: dict[str, Any]
+    fixed: Fields
     wanted: str
     columns: dict[str, np.ndarray]
 
@@ -79,7 +80,7 @@ def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **argum
         output.write_text(text, encoding="utf-8")
 
 
-def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
+def swept(arguments: Fields, quiet: bool) -> Sweep:
     """Answers the question of `sweep_options`."""
     arguments = dict(arguments)
     take_multiplier(arguments)
@@ -103,7 +104,7 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
     flat = dict(zip(axes, (part.ravel() for part in np.meshgrid(*axes.values(), indexing="ij")), strict=True))
     with plain_errors(), warnings.catch_warnings(), progress("sweep", quiet) as report:
         answers = _answered(_filled(first, flat), others, flat, wanted, own, relation, report)
-    fixed: dict[str, Any] = {"mechanism": first.family, "relation": relation}
+    fixed: Fields = {"mechanism": first.family, "relation": relation}
     if others:
         fixed["composed_with"] = [run.described() for run in others]
     if said:
@@ -148,7 +149,8 @@ def _answered(
         # The columns say how far off an answer may be.
         warnings.simplefilter("ignore", RuntimeWarning)
         found, _ = search(run, others, "noise", flat["epsilon"], flat["delta"], relation, report, unreachable="nan")
-        return {own: found.parameter, f"{own}_refuted": found.refuted, "delta_upper": found.delta.upper}
+        columns = {own: found.parameter, f"{own}_refuted": found.refuted, "delta_upper": found.delta.upper}
+        return {name: np.asarray(column) for name, column in columns.items()}
     mechanism, steps = composed([run, *others])
     given = flat["delta" if wanted == "epsilon" else "epsilon"]
     bounds = getattr(accounting, wanted)(mechanism, given, steps=steps, relation=relation, progress=report)

@@ -6,11 +6,11 @@ import importlib.util
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from jaxacct._types import Fields
 from jaxacct.cli import plain_errors
 from jaxacct.cli.page import AnySpelling, Page, examples, shared
 from jaxacct.cli.runs import warn_of_delta
@@ -135,9 +135,7 @@ def train(
     from jaxacct.cli.train_run import run
     from jaxacct.training import stop_on_interrupt
 
-    settings: dict[str, Any] = {
-        name: _RECIPES[data].get(name) if given[name] is None else given[name] for name in _SETTINGS
-    }
+    settings: Fields = {name: _RECIPES[data].get(name) if given[name] is None else given[name] for name in _SETTINGS}
     if given["rate"] is None and settings["filter"] == "gdp":
         settings["rate"] = 1.0
     with plain_errors():

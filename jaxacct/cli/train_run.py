@@ -17,6 +17,7 @@ import tqdm
 from jaxacct import training
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._progress import progress
+from jaxacct._types import Fields
 from jaxacct.adversary import true_cost
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
@@ -29,11 +30,11 @@ _TRUSTED_SIGMA = 2.0
 def run(
     data: str,
     path: Path | None,
-    settings: dict[str, Any],
+    settings: Fields,
     seed: int | None,
     folder: Path,
     interrupted: Callable[[], bool],
-    durable: dict[str, Any] | None,
+    durable: Fields | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -139,7 +140,7 @@ def run(
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
-def _planned(settings: dict[str, Any], size: int) -> training.Budget:
+def _planned(settings: Fields, size: int) -> training.Budget:
     target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
     if settings["filter"] == "menu":
         target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
@@ -148,7 +149,7 @@ def _planned(settings: dict[str, Any], size: int) -> training.Budget:
 
 def _introduce(
     data: Mapping[str, object],
-    settings: dict[str, Any],
+    settings: Fields,
     budget: training.Budget,
     seed: int | None,
     as_json: bool,
@@ -183,7 +184,7 @@ def _introduce(
             worst = found.epsilon(settings["delta"])
             say(
                 "certified: the worst that choosing among this schedule's steps by earlier results can cost is epsilon "
-                f"{rounded_down(worst.lower)} to {rounded_up(worst.upper)}"
+                f"{rounded_down(float(worst.lower))} to {rounded_up(float(worst.upper))}"
             )
     if budget.note:
         say(budget.note)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import AtOneOrder, Definition, OfGaussians, PureExPost
 from jaxacct.expost.parameters import UP, at_an_order, check_order, check_sizes, usable
@@ -47,7 +48,7 @@ class Check(Protocol):
         """What the check keeps secret between answers."""
         ...
 
-    def ask(self, key: Array, state: Any, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
+    def ask(self, key: Array, state: PyTree, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
         """Whether the score passes, and a score that may be published (NaN where none may)."""
         ...
 

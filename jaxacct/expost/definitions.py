@@ -21,12 +21,13 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._types import PyTree
 
 __all__ = [
     "ApproximateExPost",
@@ -193,7 +194,7 @@ class ExPostResult:
         ValueError: a concrete ``epsilon`` that is NaN or negative, something else than a definition.
     """
 
-    output: Any
+    output: PyTree
     epsilon: ArrayLike
     definition: Definition = dataclasses.field(metadata={"static": True})
 
@@ -213,7 +214,7 @@ class ExPostResult:
 
     @classmethod
     def from_odometer(
-        cls, output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[Any], *, delta: float
+        cls, output: PyTree, spent: Callable[..., ArrayLike], parameters: Sequence[object], *, delta: float
     ) -> ExPostResult:
         """A probabilistic odometer's reading as a delta-probabilistic ex-post result (Appendix A).
 
@@ -237,7 +238,7 @@ class ExPostResult:
         return cls(output, spent(*parameters), ProbabilisticExPost(delta))
 
 
-def post_process(released: Any, f: Callable[[Any, ArrayLike], object]) -> Any:
+def post_process(released: PyTree, f: Callable[[PyTree, ArrayLike], object]) -> PyTree:
     """``f`` applied to what was released, with its epsilon kept (the paper's circled dot, equations 6 and 7).
 
     Args:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
@@ -28,7 +30,7 @@ T = TypeVar("T")
 Progress = Callable[[str], object]
 State = tuple[Array, Array, Array, T]  # steps, whether the check passed, scores, what is carried
 # (number, what is carried) -> (what is carried, whether the check passes, the score that it publishes)
-Attempt = Callable[[Array, T], tuple[T, Array, Array]]
+Attempt = Callable[[jax.Array, T], tuple[T, Array, Array]]
 
 
 @_register
@@ -67,14 +69,15 @@ class Released:
         return "\n".join(lines)
 
 
-def scalar(score: Array) -> Array:
+def scalar(score: ArrayLike) -> Array:
     """Returns ``score`` if it is a scalar and raises ValueError otherwise."""
     try:
         _validate.number(accurate=score)
     except ValueError:
-        shape = f"shape {score.shape}" if isinstance(getattr(score, "shape", None), tuple) else f"{score!r:.200}"
+        given = getattr(score, "shape", None)
+        shape = f"shape {given}" if isinstance(given, tuple) else f"{score!r:.200}"
         raise ValueError(f"accurate must return a scalar, got {shape}") from None
-    return score
+    return cast(Array, score)
 
 
 def loop(
@@ -90,7 +93,7 @@ def loop(
     ``spent(steps, carried)`` is what the progress line calls epsilon.
     """
     if not _validate.is_traced((private, carried)):
-        return _python_loop(attempt, carried, count, spent, progress)
+        return cast(State[T], _python_loop(attempt, carried, count, spent, progress))
     if progress is not None:
         raise ValueError("progress must be None inside a trace, got a function")
 
@@ -99,8 +102,8 @@ def loop(
 
     def step(state: State[T]) -> State[T]:
         steps, _, scores, inner = state
-        inner, passed, score = attempt(steps, inner)
-        return steps + 1, passed, scores.at[steps].set(score), inner
+        inner, passed, score = attempt(jnp.asarray(steps), inner)
+        return steps + 1, passed, jnp.asarray(scores).at[steps].set(score), inner
 
     start = jnp.int32(0), jnp.array(False), jnp.full(count, jnp.nan, caller_dtype()), carried
     return while_loop(unfinished, step, start)
@@ -111,7 +114,7 @@ def _python_loop(
 ) -> tuple[int, bool, np.ndarray, T]:
     scores, passed, steps = np.full(count, np.nan), False, 0
     while steps < count and not passed:
-        carried, answer, score = attempt(steps, carried)
+        carried, answer, score = attempt(cast(jax.Array, steps), carried)
         passed, scores[steps] = bool(answer), float(score)
         steps += 1
         if progress is not None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+
+from jaxacct._types import PyTree
 
 
 def uniform(key: Array, shape: tuple[int, ...]) -> Array:
@@ -38,7 +39,7 @@ def laplace(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.where(side > 0.5, 1.0, -1.0) * -jnp.log(size)
 
 
-def released(key: Array, draw: Callable[..., Array], dtype: str, value: object, *more: object) -> Any:
+def released(key: Array, draw: Callable[..., Array], dtype: str, value: object, *more: object) -> PyTree:
     """``draw(key of the leaf, leaf, *leaves of more)``, in float64, rounded to the float types of ``value``'s leaves.
 
     ``dtype`` is the caller's float type (`filters.amounts.caller_dtype`): integer leaves come back in it, and no leaf

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +23,7 @@ from jaxacct import _validate
 from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.least import first_greatest
+from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
@@ -31,7 +31,9 @@ from jaxacct.filters.amounts import caller_dtype
 __all__ = ["brownian_path", "brownian_step", "gumbel_path", "laplace_path", "precision_weighted_path"]
 
 
-def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+def brownian_path(
+    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
+) -> PyTree:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
 
     T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
@@ -59,8 +61,8 @@ def brownian_path(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLi
 
 
 def precision_weighted_path(
-    key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
-) -> Any:
+    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
+) -> PyTree:
     """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian_path`, from fresh noise.
 
     Release i is the average of i independent Gaussian releases, of variances
@@ -81,7 +83,7 @@ def brownian_step(
     *,
     order: ArrayLike,
     sensitivity: ArrayLike,
-) -> Any:
+) -> PyTree:
     """The next release of a Brownian mechanism, for budgets that are chosen after looking at the last release.
 
     With w = (epsilon - spent) / epsilon, the next release is w value + (1 - w) previous plus Gaussian noise of
@@ -131,7 +133,7 @@ def brownian_step(
         return _noise.released(key, draw, dtype, value, previous)
 
 
-def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> PyTree:
     """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
 
     The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
@@ -198,7 +200,12 @@ def _selected(key: Array, scores: ArrayLike, epsilons: ArrayLike, sensitivity: A
 
 
 def _released(
-    noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
+    noise: Callable[..., Array],
+    key: Array,
+    value: PyTree,
+    epsilons: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
 ) -> object:
     check_budgets(epsilons)
     check_order(order)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
+from jaxacct._types import PyTree
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, ExPostResult
 from jaxacct.expost.loop import Progress, Released, loop, scalar
@@ -26,7 +26,7 @@ _MOST = 2**24  # releases of one run: their scores are kept
 
 
 def release_until(
-    accurate: Callable[[Any], ArrayLike],
+    accurate: Callable[[PyTree], ArrayLike],
     mechanism: Source,
     epsilons: ArrayLike,
     check: Check,
@@ -91,9 +91,9 @@ def release_until(
 
 
 def compose_until(
-    step: Callable[[Array, Any, Array], tuple[Any, Mechanism | ArrayLike]],
+    step: Callable[[jax.Array, PyTree, PyTree], tuple[PyTree, Mechanism | ArrayLike]],
     start: object,
-    accurate: Callable[[Any], ArrayLike],
+    accurate: Callable[[PyTree], ArrayLike],
     check: Check,
     *,
     order: float | None,

@@ -21,6 +21,7 @@ from jaxacct._numerics.float32 import above, below
 from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import Definition, OfGaussians, PureExPost
 from jaxacct.expost.parameters import (
@@ -45,11 +46,11 @@ class Source(Protocol):
         """The definition of ex-post privacy under which the epsilons count."""
         ...
 
-    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, a pytree with a leading axis of the budgets; private until released one by one."""
         ...
 
-    def spent(self, epsilons: ArrayLike, path: Any) -> ArrayLike:
+    def spent(self, epsilons: ArrayLike, path: PyTree) -> ArrayLike:
         """The ex-post epsilon of releases 1 to i, shape (m,), float64 where the budgets are concrete.
 
         Entry i may depend on these releases, the first i of ``path``, and on no later ones.
@@ -84,7 +85,7 @@ class _Gaussian(OfGaussians):
             _validate.scalar(check_order, order=self.order)
         check_sizes(sensitivity=self.sensitivity)
 
-    def _path(self, draw: Callable[..., Any], key: Array, epsilons: ArrayLike) -> Any:
+    def _path(self, draw: Callable[..., Any], key: Array, epsilons: ArrayLike) -> PyTree:
         check_budgets(epsilons)
         epsilons, order = at_an_order(epsilons, self.order)
         return draw(key, self.value, epsilons, order=order, sensitivity=self.sensitivity)
@@ -94,7 +95,7 @@ class _Gaussian(OfGaussians):
 class Brownian(_Reduction, _Gaussian):
     """The Brownian mechanism; see `brownian_path` for the arguments and the theorem."""
 
-    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, as a pytree with a leading axis of the budgets."""
         return self._path(brownian_path, key, epsilons)
 
@@ -103,7 +104,7 @@ class Brownian(_Reduction, _Gaussian):
 class PrecisionWeighted(_Reduction, _Gaussian):
     """The sequential precision-weighted Gaussian mechanism; see `precision_weighted_path`."""
 
-    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, as a pytree with a leading axis of the budgets."""
         return self._path(precision_weighted_path, key, epsilons)
 
@@ -120,7 +121,7 @@ class LaplaceReduction(_Reduction):
     def __post_init__(self) -> None:
         check_sizes(sensitivity=self.sensitivity)
 
-    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, as a pytree with a leading axis of the budgets."""
         return laplace_path(key, self.value, epsilons, sensitivity=self.sensitivity)
 
@@ -170,7 +171,7 @@ class Doubling(_Gaussian):
     al. 2017, Section 1. Budgets may be any positive numbers.
     """
 
-    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, independent of one another given the value."""
         check_row(epsilons)
         epsilons, order = at_an_order(epsilons, self.order)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._types import PyTree
 from jaxacct.expost import all_orders
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
@@ -193,7 +193,7 @@ def _free(result: ExPostResult) -> bool:
     return isinstance(result.definition, PureExPost) and known and not np.any(np.asarray(result.epsilon))
 
 
-def _common(results: Sequence[ExPostResult], name: str) -> Any:
+def _common(results: Sequence[ExPostResult], name: str) -> PyTree:
     """The definition that all results have or imply; of those with a delta its type."""
     definitions = [result.definition for result in results]
     rest = {type(d) if isinstance(d, _LEAKY) else d for d in definitions}

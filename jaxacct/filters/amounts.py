@@ -23,11 +23,10 @@ from typing import NamedTuple, ParamSpec
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, on_device, on_host
 from jaxacct._numerics.pieces import join, split_exact

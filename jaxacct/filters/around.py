@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters.base import Around, Guarantee
 from jaxacct.filters.reasons import BaseFilter
 
@@ -19,23 +18,23 @@ class AroundFilter(Around, BaseFilter):
         """The inner filter's."""
         return self.filter.guarantee
 
-    def init(self) -> Any:
+    def init(self) -> PyTree:
         """The inner filter's state with nothing spent."""
         return self.filter.init()
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: PyTree) -> tuple[Bool[Array, "*shape"], PyTree]:
         """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
         return self.filter.update(query, state)
 
-    def spent(self, state: Any) -> Any:
+    def spent(self, state: PyTree) -> PyTree:
         """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
         return self.filter.spent(state)
 
-    def remaining(self, state: Any) -> Any:
+    def remaining(self, state: PyTree) -> PyTree:
         """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
         return self.filter.remaining(state)
 
-    def fraction(self, state: Any) -> Array:
+    def fraction(self, state: PyTree) -> Float[Array, "*shape"]:
         """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
         return self.filter.fraction(state)
 

@@ -7,9 +7,10 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
+from jaxacct._types import Bool, Float, Int, Num, PyTree
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
@@ -53,27 +54,27 @@ class Filter(Protocol):
         """What the whole interaction satisfies, provided that every refusal was obeyed."""
         ...
 
-    def init(self) -> Any:
+    def init(self) -> PyTree:
         """The state with nothing spent."""
         ...
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: PyTree) -> tuple[Bool[Array, "*shape"], PyTree]:
         """Whether ``query`` may run, and the state after it; a refused query leaves the state as it was."""
         ...
 
-    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+    def reason(self, query: object, state: PyTree, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
         """Why ``query`` is admitted or refused: a `jaxacct.filters.Reason`, int32, inside programs too."""
         ...
 
-    def spent(self, state: Any) -> Array:
+    def spent(self, state: PyTree) -> Num[Array, "*shape"]:
         """What has been spent, in the filter's own parameter, rounded up to the caller's float type."""
         ...
 
-    def remaining(self, state: Any) -> Array:
+    def remaining(self, state: PyTree) -> Array:
         """What is left, in the filter's own parameter, rounded down to the caller's float type."""
         ...
 
-    def fraction(self, state: Any) -> Array:
+    def fraction(self, state: PyTree) -> Float[Array, "*shape"]:
         """The share of the budget that is spent, for a progress bar."""
         ...
 
@@ -82,7 +83,7 @@ class Filter(Protocol):
 class ReasonFilter(Protocol):
     """A filter that says why it admits or refuses a query, as all of the package do."""
 
-    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+    def reason(self, query: object, state: PyTree, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
         """Why ``query`` is admitted or refused: a `jaxacct.filters.Reason`, int32, inside programs too."""
         ...
 
@@ -91,7 +92,9 @@ class ReasonFilter(Protocol):
 class LastStepFilter(Protocol):
     """A filter that shortens a last step to what is left, in place of refusing it."""
 
-    def update_clipped(self, query: object, state: Any) -> tuple[Array, Any, Array]:
+    def update_clipped(
+        self, query: object, state: PyTree
+    ) -> tuple[Bool[Array, "*shape"], PyTree, Float[Array, "*shape"]]:
         """Whether ``query`` may run, the state after it, and what its contributions are to be multiplied with."""
         ...
 
@@ -102,7 +105,7 @@ class ExamplesFilter(Protocol):
 
     examples: int
 
-    def bounds(self, query: object, norms: ArrayLike, state: Any) -> Array:
+    def bounds(self, query: object, norms: ArrayLike, state: PyTree) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is after."""
         ...
 

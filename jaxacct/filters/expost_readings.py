@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.manual_axes import fori_loop
 from jaxacct._numerics.rounding import deflated

@@ -31,7 +31,7 @@ _SLACK = 0.1  # of delta: what `gdp_residue` may spend on the tails of its queri
 _AROUND = (0.7, 1.0, 2.0)
 
 
-def for_target(name: str, epsilon: float, delta: float, **others: Any) -> Any:
+def for_target(name: str, epsilon: float, delta: float, **others: object) -> Any:
     """The filter ``name`` with the largest budget whose guarantee is (epsilon, delta)-DP.
 
     The filter satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with

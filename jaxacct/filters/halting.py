@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.manual_axes import cond, while_loop
+from jaxacct._types import PyTree
 from jaxacct.filters.base import Filter
 from jaxacct.filters.marks import check_state, shown
 
@@ -29,18 +30,18 @@ class Halted(NamedTuple):
         refused: True if the filter ended the loop, False if ``length`` did.
     """
 
-    carry: Any
-    state: Any
+    carry: PyTree
+    state: PyTree
     steps: Array
     refused: Array
 
 
 def halting_scan(
-    step: Callable[[Any, Any], tuple[Any, Callable[[], Any]]],
+    step: Callable[[PyTree, PyTree], tuple[PyTree, Callable[[], PyTree]]],
     filter: Filter,
-    carry: Any,
+    carry: PyTree,
     *,
-    state: Any = None,
+    state: PyTree = None,
     length: ArrayLike | None = None,
 ) -> Halted:
     """Runs a loop under a filter: propose a query, ask, run it; until one is refused or ``length`` steps have run.
@@ -114,10 +115,10 @@ def halting_scan(
     return while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))
 
 
-def _like(shapes: Any, moved: Any) -> Any:
+def _like(shapes: PyTree, moved: PyTree) -> PyTree:
     """``moved``, once it is known to have the structure, shapes and types of the carry before."""
 
-    def of(tree: Any) -> Any:
+    def of(tree: PyTree) -> PyTree:
         return jax.tree.structure(tree), [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)]
 
     _validate.arrays(step=moved)

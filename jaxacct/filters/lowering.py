@@ -7,7 +7,7 @@ were (docs/proofs/filters.md, 7). Where a state does not hold enough of its hist
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device, on_host
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -28,11 +29,14 @@ from jaxacct.filters.prices.table import MenuState, TableFilter
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue
 from jaxacct.filters.residues.natural import NaturalFilter
 
-Rule = Callable[[Any, Any, Any], tuple[Array, Any]]
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
+
+Rule = Callable[[Any, PyTree, Any], tuple[Array, PyTree]]
 """Of a filter, its state and a lower filter: whether that covers what was spent, and its state, both without marks."""
 
 
-def lower_budget(filter: Any, state: Any, lower: Any) -> Any:
+def lower_budget(filter: Filter, state: PyTree, lower: Any) -> Any:
     """The state with which a run under ``filter`` goes on under ``lower``, a filter of a smaller budget.
 
     All that was spent is charged to ``lower``, as if it had been the filter from the beginning. The guarantee of
@@ -99,7 +103,7 @@ def _same_but_for_budgets(filter: object, lower: object) -> None:
         raise ValueError(f"lower must differ from filter in its budget only, got {lower!r:.100} after {filter!r:.100}")
 
 
-def _additive(filter: AdditiveFilter, state: Any, lower: AdditiveFilter) -> tuple[Array, Any]:
+def _additive(filter: AdditiveFilter, state: PyTree, lower: AdditiveFilter) -> tuple[Array, PyTree]:
     """All that was spent as one query."""
     _same_but_for_budgets(filter, lower)
     most = 128 if isinstance(filter, AnyOrderFilter) else np.inf  # what an order that is out has spent is not counted
@@ -143,7 +147,7 @@ def _menu(filter: TableFilter, state: MenuState, lower: TableFilter) -> tuple[Ar
     return covered, MenuState(xp.clip(found, 0, least).astype(np.int32))
 
 
-def _natural(filter: NaturalFilter, state: Any, lower: NaturalFilter) -> tuple[Array, Any]:
+def _natural(filter: NaturalFilter, state: PyTree, lower: NaturalFilter) -> tuple[Array, PyTree]:
     """The counts are the whole history."""
     one, other = filter.declared, lower.declared
     if described((one.family, one.relation, one.grid)) != described((other.family, other.relation, other.grid)):

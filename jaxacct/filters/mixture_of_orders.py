@@ -17,10 +17,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from jax import Array
 from scipy.special import logsumexp
 
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def canonical(name: Any) -> Any:
+def canonical(name: object) -> Any:
     """``name`` with underscores for hyphens, as `for_target`, the shell and ``plan_budget`` accept either."""
     return name.replace("-", "_") if isinstance(name, str) else name
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.host import floats
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.parameters import whole_steps
+
+if TYPE_CHECKING:
+    pass
 
 _LEAST_RATE = 1e-12  # of a user's records; smaller ones count as this
 
 
 @np.errstate(all="ignore")
-def as_sampled_gaussian(query: object) -> tuple[Array, Array] | None:
+def as_sampled_gaussian(query: object) -> tuple[Array, Real] | None:
     """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
 
     NaN where a parameter makes no sense. Inside ``enable_x64``.
@@ -41,7 +45,7 @@ def charged_as(noise: float, rate: float, records: int) -> PoissonSampled | User
     return UserLevel(Gaussian(noise), max(rate, _LEAST_RATE), records)
 
 
-def parts_of(query: object) -> list[tuple[object, Array]]:
+def parts_of(query: object) -> list[tuple[object, Real]]:
     """Each mechanism of a query and how often it runs, NaN where some traced number is no number of runs."""
     if isinstance(query, Composed):
         with jax.enable_x64(True):
@@ -49,15 +53,16 @@ def parts_of(query: object) -> list[tuple[object, Array]]:
     return [(query, 1.0)]
 
 
-def position_of(query: object) -> Array | None:
+def position_of(query: object) -> Array | np.int32 | None:
     """The position in a list of entries that a query is; None for a mechanism."""
     if isinstance(query, (int, np.integer)) and not isinstance(query, bool | np.timedelta64):
         return np.int32(np.clip(query, -1, 2**31 - 1))
-    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
-    return query if array else None
+    if isinstance(query, np.ndarray | jax.Array) and jnp.issubdtype(query.dtype, jnp.integer):
+        return query
+    return None
 
 
-def sensitivity_of(query: Any) -> Array:
+def sensitivity_of(query: Any) -> ArrayLike:
     """The clip norm of a (sampled) Gaussian."""
     return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._types import Int, PyTree
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of
+
+if TYPE_CHECKING:
+    pass
 
 
 class Reason(enum.IntEnum):
@@ -65,7 +69,7 @@ def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> 
 class BaseFilter:
     """What every filter says of a query beside `update`."""
 
-    def reason(self, query: object, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+    def reason(self, query: object, state: PyTree, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
         """Why `update` admits or refuses ``query``: a `Reason`, int32 of the accounts' shape, inside programs too.
 
         Args:
@@ -98,7 +102,9 @@ class PerExampleReasons:
         norms, clip = jnp.asarray(norms, jnp.float64), sensitivity_of(asked)
         return self._common._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))
 
-    def reason(self, query: object, norms: ArrayLike, state: Any, *, admitted: ArrayLike | None = None) -> Array:
+    def reason(
+        self, query: object, norms: ArrayLike, state: PyTree, *, admitted: ArrayLike | None = None
+    ) -> Int[Array, "*shape"]:
         """Why each example takes part or does not: a `Reason`, int32 of shape ``(examples,)``. Private.
 
         `Reason.INVALID` is also that of an example whose norm is 0, which has nothing to contribute.

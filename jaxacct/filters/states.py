@@ -17,6 +17,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._types import Fields
 from jaxacct.filters import amounts, marks
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.base import ExamplesFilter
@@ -55,7 +56,7 @@ def keeps(kind: type) -> Callable[[T], T]:
     def checked(name: str, method: Callable[..., object]) -> Callable[..., object]:
         names = list(inspect.signature(method).parameters)
 
-        def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        def given(args: tuple[Any, ...], kwargs: Fields) -> Fields:
             if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
                 method(*args, **kwargs)  # too many arguments, or one twice: Python complains, as where one is missing
             found = dict(zip(names, args, strict=False)) | kwargs
@@ -76,7 +77,7 @@ def keeps(kind: type) -> Callable[[T], T]:
         run = _updated if name in _UPDATES else functools.partial(_read, name in _NOTHING)
 
         @functools.wraps(method)
-        def inner(*args: Any, **kwargs: Any) -> object:
+        def inner(*args: Any, **kwargs: object) -> object:
             found = given(args, kwargs)
             if "state" not in found or hasattr(method, "looks_at_marks"):
                 return method(**found)
@@ -106,7 +107,7 @@ def _marked(method: Callable[..., Any]) -> Callable[..., object]:
     return init
 
 
-def _updated(method: Callable[..., Any], filter: object, given: dict[str, Any]) -> tuple[object, ...]:
+def _updated(method: Callable[..., Any], filter: object, given: Fields) -> tuple[object, ...]:
     """``update`` or ``update_clipped``, of states of ``filter``'s own."""
     state, fits = given["state"], marks.belongs(filter, given["state"])
     known = at_hand(fits)
@@ -124,7 +125,7 @@ def _updated(method: Callable[..., Any], filter: object, given: dict[str, Any]) 
     return admitted, marks.put(after, mark), *scale
 
 
-def _read(nothing: bool, method: Callable[..., object], filter: object, given: dict[str, Any]) -> object:
+def _read(nothing: bool, method: Callable[..., object], filter: object, given: Fields) -> object:
     """A reading of a state of ``filter``'s own; of another one in a program, 0 or the largest number there is."""
     state = given["state"]
     if state is None:

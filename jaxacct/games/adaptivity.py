@@ -61,13 +61,13 @@ class CostOfAdaptivity:
         misses = (self.lower > self.delta) & (losses >= 0)
         meets = (self.upper <= self.delta) & (losses >= 0)
         upper = losses[np.argmax(meets)] if meets.any() else np.inf
-        return Bounds(deflated(np.max(losses[misses], initial=0.0), 4 * EPS), inflated(np.float64(upper), 4 * EPS))
+        return Bounds(deflated(np.max(losses[misses], initial=0.0), 4 * EPS), inflated(np.asarray(upper), 4 * EPS))
 
     @property
     def share(self) -> Bounds:
         """Bounds of what such a filter must hold back of its epsilon: 1 - schedules / epsilon."""
         lower, upper = (1.0 - self.schedules / max(float(x), self.schedules) for x in self.epsilon)
-        return Bounds(np.float64(lower), np.float64(upper))
+        return Bounds(np.asarray(lower), np.asarray(upper))
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of the worst analyst's delta(epsilon), epsilon >= 0, from the lattice points around it."""

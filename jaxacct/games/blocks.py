@@ -35,7 +35,7 @@ def block_lattice(blocks: list[Mechanism], rounds: int, epsilon: float, delta: f
     reach = max(epsilon, min(max(ends), grid.highest * grid.spacing))
     spacing = epsilon / np.ceil(epsilon * _HALF / reach)
     half = int(np.ceil(reach / spacing)) + 1
-    return LossGrid(spacing, -half, 2 * half + 1)
+    return LossGrid(float(spacing), -half, 2 * half + 1)
 
 
 @in_float64

@@ -12,6 +12,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS
@@ -51,7 +52,7 @@ class Experiment(Atoms):
     @property
     def finite(self) -> np.ndarray:
         """The losses that are finite, in increasing order."""
-        return self.losses[np.isfinite(self.losses)]
+        return np.asarray(self.losses[np.isfinite(self.losses)])
 
 
 def by_direction(members: Sequence[Sequence[_T]]) -> list[list[_T]]:
@@ -113,7 +114,7 @@ def _of_masses(p: np.ndarray, q: np.ndarray) -> Experiment | None:
     return experiment(p, q, 4 * EPS)
 
 
-def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
+def experiment(p: np.ndarray, q: np.ndarray, error: Real) -> Experiment:
     """The experiment with these outcomes, whose probabilities are off by a relative ``error`` at most."""
     with np.errstate(divide="ignore"):
         log_p, log_q = np.log(p), np.log(q)
@@ -180,7 +181,7 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.maximum(value - error, 0.0), np.minimum(np.maximum(value, 0.0) + error, np.minimum(gamma, 1.0))
 
 
-def excess_near(one: Experiment, points: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def excess_near(one: Experiment, points: np.ndarray, shift: Array) -> tuple[np.ndarray, np.ndarray]:
     """``excess`` at epsilons that are known within ``shift``: it rises up to gamma = 1 and falls after it."""
     ends = [excess(one, points + side * shift) for side in (-1.0, 1.0)]
     high = np.maximum(ends[0][1], ends[1][1])

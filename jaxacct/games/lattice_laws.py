@@ -237,7 +237,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
     return Law(offsets, masses, infinite, excess - missed * np.minimum(np.exp(grid.losses), 1.0))
 
 
-def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _grouped(offsets: Array, masses: Array) -> tuple[np.ndarray, np.ndarray]:
     unique, inverse = np.unique(offsets, return_inverse=True)
     summed = inflated(np.bincount(inverse, masses, unique.size), 4 * EPS * masses.size)
     return unique[summed > 0], summed[summed > 0]
@@ -246,5 +246,4 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
 def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
     dense: Array = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    none: Array = np.float64(infinite)
-    return unchecked(PLD, masses=dense, infinity_mass=none, grid=grid, bound=bound)
+    return unchecked(PLD, masses=dense, infinity_mass=np.float64(infinite), grid=grid, bound=bound)

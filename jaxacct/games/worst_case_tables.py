@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import on_device, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.games.lattice_laws import Law

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable
+from typing import TypeVar
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import ApproximateDP, Composed, FromProfile, Gaussian, PureDP, ZeroConcentratedDP
 from jaxacct.mechanisms.base import Mechanism
+
+_Sum = TypeVar("_Sum", float, np.ndarray | float)
 
 MOST = 2**53  # a count that is still exact as a float
 _UP = 1.0 + 2.0**-48
@@ -139,6 +141,6 @@ class Reading:
         return FromProfile(epsilons[known], deltas[known]) if known.any() else ApproximateDP(0.0, 1.0)
 
 
-def _sum(first: Array, second: Array) -> Array:
+def _sum(first: _Sum, second: _Sum) -> _Sum:
     """Rounded up; with 0 it is exact."""
     return (first + second) * _UP if np.any(first) and np.any(second) else first + second

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import no_less
+from jaxacct._types import PyTree
 from jaxacct.filters import Filter
 from jaxacct.training.gradients.clipping import global_norm
 from jaxacct.training.gradients.noise import gaussian_tree
@@ -30,8 +31,8 @@ class FilteredNoiseState(NamedTuple):
         halted: bool, True from the first refusal on.
     """
 
-    filter_state: Any
-    schedule_state: Any
+    filter_state: PyTree
+    schedule_state: PyTree
     sigma: jax.Array
     keys: RootKeys
     step: jax.Array
@@ -45,12 +46,12 @@ class BudgetSpent(Exception):
         state: the ``TrainingState`` to go on with; the refused step released nothing.
     """
 
-    def __init__(self, state: Any):
+    def __init__(self, state: PyTree):
         super().__init__(f"the filter refused a step after {int(state.noise_state.step)} admitted ones")
         self.state = state
 
 
-def stop_when_spent(step: int, state: Any, aux: object) -> None:
+def stop_when_spent(step: int, state: PyTree, aux: object) -> None:
     """A callback for ``DPTrainer.fit``: raises `BudgetSpent` once the filter has refused a step."""
     if bool(state.noise_state.halted):
         raise BudgetSpent(state)
@@ -148,7 +149,7 @@ class FilteredConfig:
             halted=jnp.bool_(False),
         )
 
-    def _update(self, updates: Any, state: Any, params: object = None) -> tuple[Any, FilteredNoiseState]:
+    def _update(self, updates: PyTree, state: PyTree, params: object = None) -> tuple[PyTree, FilteredNoiseState]:
         query = self.schedule.query(state.sigma, jnp.float32(self.schedule.levels[0][1]))
         # Whole steps only: a smaller clip norm of a last one would have to be known before the gradients are clipped.
         admitted, filter_state = self.filter.update(query, state.filter_state)

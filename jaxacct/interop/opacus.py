@@ -33,6 +33,7 @@ from opacus.accountants import IAccountant, register_accountant  # pyright: igno
 
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
+from jaxacct._types import Fields
 from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, rate_of_engine, valid_step
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
@@ -116,9 +117,9 @@ class CertifiedAccountant(IAccountant):
         for noise, rate, steps in self.history:
             counts[valid_step(noise, rate)] += int(steps)
         if not counts:
-            return accounting.Bounds(np.float64(0.0), np.float64(0.0))
+            return accounting.Bounds(np.zeros(()), np.zeros(()))
         if any(noise == 0 for noise, _ in counts):
-            return accounting.Bounds(np.float64(0.0), np.float64(np.inf))
+            return accounting.Bounds(np.zeros(()), np.full((), np.inf))
         parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
         return accounting.epsilon(Composed(parts, list(counts.values())), float(delta))
 
@@ -197,7 +198,7 @@ class BudgetStop:
         check_optimizer(self.optimizer)
         return self._asked(*valid_step(self.optimizer.noise_multiplier, self.rate))[0]
 
-    def batches(self, loader: Iterable[Any] | None = None) -> Iterator[Any]:
+    def batches(self, loader: Iterable[object] | None = None) -> Iterator[Any]:
         """The loader's batches while the next step fits. ``loader`` may be Opacus's wrapper around the same loader."""
         for batch in self.loader if loader is None else loader:
             if not self.fits():
@@ -208,7 +209,7 @@ class BudgetStop:
         """The filter's state and the number of steps, as NumPy arrays: save it with every checkpoint."""
         return {"steps": self.steps, "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]}
 
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
+    def load_state_dict(self, saved: Fields) -> None:
         """Goes on from a `state_dict`; resuming from an older one than the last spends the budget twice.
 
         Raises:

@@ -10,11 +10,15 @@ takes, `charge` asks with it::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.ledger import Ledger
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP, ZeroConcentratedDP
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["charge", "query_of"]
 
@@ -59,7 +63,7 @@ def query_of(measurement: Any, d_in: object, order: float | None = None) -> Any:
     )
 
 
-def charge(budget: Any, measurement: Any, d_in: object, *, state: Any = None, label: str = "") -> Any:
+def charge(budget: Any, measurement: object, d_in: object, *, state: PyTree = None, label: str = "") -> Any:
     """Asks ``budget`` whether ``measurement`` may run, and charges it if so; run it only then.
 
     Args:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
+from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
-from jaxacct._numerics.arrays import Array
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
@@ -49,10 +49,10 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
 
 
-def _scalar(value: Array) -> float:
+def _scalar(value: ArrayLike) -> float:
     if np.ndim(value):
         raise ValueError(f"mechanism must have scalar parameters, got one of shape {np.shape(value)}")
-    return float(value)
+    return float(np.asarray(value))
 
 
 def _halves(relation: str) -> float:
@@ -60,8 +60,8 @@ def _halves(relation: str) -> float:
     return 2.0 if relation == "replace" else 1.0
 
 
-def _multiplier(noise: Array, sensitivity: Array, relation: str) -> float:
-    noise, sensitivity = _scalar(noise), _scalar(sensitivity)
+def _multiplier(sigma: ArrayLike, scale: ArrayLike, relation: str) -> float:
+    noise, sensitivity = _scalar(sigma), _scalar(scale)
     if not (math.isfinite(noise) and math.isfinite(sensitivity) and sensitivity > 0):
         return noise / sensitivity * _halves(relation)
     exact = Fraction(noise) / Fraction(sensitivity) * int(_halves(relation))

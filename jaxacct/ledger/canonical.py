@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import Fields
 from jaxacct.ledger import registry
 from jaxacct.ledger.errors import LedgerCorrupted
 
@@ -130,7 +131,7 @@ def _array(value: np.generic | np.ndarray | jax.Array, name: str) -> dict[str, o
     return {"data": data, "dtype": array.dtype.str, "shape": list(array.shape)}
 
 
-def _from_bytes(tree: dict[str, Any]) -> Any:
+def _from_bytes(tree: Fields) -> Any:
     try:
         shape = tuple(tree["shape"])
         if set(tree) != {"data", "dtype", "shape"} or tree["dtype"] not in _DTYPES:

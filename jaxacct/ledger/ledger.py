@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.ledger import canonical
 from jaxacct.ledger import export as _export
@@ -171,11 +172,11 @@ class Ledger:
         """
         return read(self._chain.policy, self._delta, self._place().state)
 
-    def spent(self) -> Any:
+    def spent(self) -> PyTree:
         """What has been spent, in the filter's own parameter, rounded up (float64)."""
         return self._told("spent")
 
-    def remaining(self) -> Any:
+    def remaining(self) -> PyTree:
         """What is left, in the filter's own parameter, rounded down (float64)."""
         return self._told("remaining")
 

@@ -12,13 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jaxacct._types import Fields
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
 if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
     from jaxacct.ledger.reading import Reading
 
-Record = dict[str, Any]
+Record = Fields
 NONE = "0" * 64  # what stands before record 0
 _KEYS = {
     "create": {"delta", "filter", "schema"},

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
@@ -113,7 +113,7 @@ class Mechanism:
         """
         return self._dominating(direction)
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Real]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
@@ -200,7 +200,7 @@ class Mechanism:
         rho = self._rho()
         return None if rho is None else (rho, np.zeros(()))
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Real]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
         return np.zeros((), bool), np.inf
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
@@ -57,9 +57,9 @@ class Composed(Mechanism):
                 raise ValueError(f"steps must hold one number for each of the {size} mechanisms, got {len(steps)}")
         _validate.count(steps=self.steps)
 
-    def parts(self) -> Runs:
+    def parts(self) -> list[tuple[Mechanism, ArrayLike]]:
         """The mechanisms, each with the number of its runs."""
-        steps = self.steps if isinstance(self.steps, tuple) else (self.steps,) * len(self.mechanisms)
+        steps = self.steps if isinstance(self.steps, Sequence) else (self.steps,) * len(self.mechanisms)
         return list(zip(self.mechanisms, steps, strict=True))
 
     @property
@@ -74,7 +74,7 @@ class Composed(Mechanism):
         """Each part says for itself."""
         return side
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Real]] | None:
         """Those of all parts, if all have some."""
         found = []
         for part, steps in self.parts():
@@ -113,6 +113,6 @@ class Composed(Mechanism):
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Real]:
         found = [part._rarely_sampled(times(count, steps)) for part, count in self.parts()]
         return functools.reduce(operator.or_, [one for one, _ in found]), sum(total for _, total in found)

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -45,7 +45,7 @@ def first_side(relation: str) -> str:
     return {"add_or_remove": "remove", "replace_special": "zero_out"}.get(relation, relation)
 
 
-def rarely_sampled(mechanism: Mechanism, steps: ArrayLike = 1.0) -> tuple[Array, Array]:
+def rarely_sampled(mechanism: Mechanism, steps: ArrayLike = 1.0) -> tuple[Array, Real]:
     """``(any, total)``: whether some rate is too small for any grid, and what the mechanism costs if all are.
 
     A smaller rate than 1e-14 is replaced by that, so that lower bounds do not hold. Where there is nothing else,

@@ -6,20 +6,23 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import composed_noise, positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
 
 
 class OneGaussian(Symmetric):
     """A mechanism that is equivalent to one Gaussian mechanism, see ``_gaussian_runs``."""
 
+    def _gaussian_runs(self) -> list[tuple[Array, Real]]:
+        raise NotImplementedError
+
     def _dominating(self, relation: str) -> Runs:
-        return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
+        return [(GaussianPair(composed_noise(self._gaussian_runs()), np.ones(()), np.zeros(())), 1.0)]
 
 
 @mechanism
@@ -50,7 +53,7 @@ class Gaussian(OneGaussian):
         """The GDP parameter sensitivity / sigma."""
         return self.sensitivity / self.sigma  # pyright: ignore[reportOperatorIssue]
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
+    def _gaussian_runs(self) -> list[tuple[Array, Real]]:
         """One of sigma / sensitivity, NaN where either is invalid."""
         return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
 
@@ -83,7 +86,7 @@ class GDP(OneGaussian):
     def __post_init__(self) -> None:
         _validate.positive(mu=self.mu)
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
+    def _gaussian_runs(self) -> list[tuple[Array, Real]]:
         """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import total
 
@@ -148,7 +148,7 @@ def subset_rate(size: ArrayLike, whole: ArrayLike) -> Rate:
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Array, Array]], steps: ArrayLike = 1.0) -> Array:
+def composed_noise(runs: Sequence[tuple[Array, Real]], steps: ArrayLike = 1.0) -> Array:
     """(steps sum_k T_k / s_k^2)^(-1/2), the noise multiplier of the one Gaussian that ``steps`` times all runs are."""
     (noise, count), *others = runs
     if others:

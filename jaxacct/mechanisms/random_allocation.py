@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
@@ -122,7 +122,7 @@ class RandomAllocation(Mechanism):
         """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
         return self._numbers()[1] * renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Real]:
         return self.mechanism._rarely_sampled(whole_steps(steps) * self._numbers()[1])
 
 

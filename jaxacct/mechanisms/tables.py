@@ -6,7 +6,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
@@ -54,9 +53,9 @@ class FromTables(Mechanism):
         return [(_pair(first, second), 1.0)]
 
 
-def _pair(p: Array, q: Array) -> TablePair:
+def _pair(first: ArrayLike, second: ArrayLike) -> TablePair:
     """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
-    xp, p, q = floats(p, q)
+    xp, p, q = floats(first, second)
     good, rounded = True, False
     for table in (p, q):
         missed = abs(table.sum(-1) - 1.0)

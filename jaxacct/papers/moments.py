@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.mechanisms.base import Mechanism
@@ -46,8 +46,8 @@ class Moments(NamedTuple):
     mean_q: Array
     variance_p: Array
     variance_q: Array
-    third_p: Array
-    third_q: Array
+    third_p: Real
+    third_q: Real
 
 
 class Approximation(NamedTuple):
@@ -138,7 +138,7 @@ def _reversed(mechanism: Mechanism, relation: str) -> Pair:
     return _one_pair(mechanism, other.get(relation, relation))
 
 
-def _by_atoms(pair: Pair, reverse: Array) -> Moments:
+def _by_atoms(pair: Pair, reverse: Pair) -> Moments:
     """Moments of a pair from its atoms, and under Q those of the reversed pair's with the loss's sign turned."""
     if any(np.ndim(one.infinity()) for one in (pair, reverse)):
         raise ValueError("mechanism must have scalar parameters, but for Gaussians, got a batch of them")

@@ -66,7 +66,7 @@ def enclosed_trade_off(
 
     Source: Dong, Roth, Su 2022, Proposition 2.12; the reflection is Lemma 16 of the residue paper.
     """
-    top = reach(lambda at: deltas(mechanism, at, steps, relation).upper, 1e-15)
+    top = reach(lambda at: np.asarray(deltas(mechanism, at, steps, relation).upper), 1e-15)
     epsilon = np.linspace(0.0, top, POINTS)
     if deltas(mechanism, epsilon, steps, relation).upper[-1] > 1e-12:
         epsilon[-1] = _FARTHEST  # some loss is infinite: its mass is seen far out

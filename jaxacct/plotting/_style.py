@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import Fields
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ def axes_for(ax: Axes | None) -> Axes:
     return ax
 
 
-def next_style(ax: Axes, line: dict[str, Any]) -> dict[str, Any]:
+def next_style(ax: Axes, line: Fields) -> Fields:
     """The next colour and dashes of these axes, under what the caller asked for."""
     drawn = sum(artist.get_gid() == _MARK for artist in ax.lines)
     color, dashes = PALETTE[drawn % len(PALETTE)], _DASHES[drawn % len(_DASHES)]
@@ -48,7 +49,7 @@ def increasing(least: int, **named: ArrayLike) -> np.ndarray:
     return array
 
 
-def band(ax: Axes, x: np.ndarray, guarantee: np.ndarray, other: np.ndarray | None, style: dict[str, Any]) -> None:
+def band(ax: Axes, x: np.ndarray, guarantee: np.ndarray, other: np.ndarray | None, style: Fields) -> None:
     """The guarantee as a line, and a band of its colour to the other bound where there is one."""
     (line,) = ax.plot(x, guarantee, **style)
     if other is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct.plotting._style import axes_for, finish, next_style
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def filter_comparison(filters: Mapping[str, Filter], schedule: Mechanism, *, ax:
 
 
 @jax.jit
-def _asked(filter: Filter, schedule: Mechanism) -> tuple[jax.Array, jax.Array]:
-    def ask(state: object, query: Mechanism) -> tuple[object, tuple[jax.Array, jax.Array]]:
+def _asked(filter: Filter, schedule: Mechanism) -> tuple[Array, Array]:
+    def ask(state: object, query: Mechanism) -> tuple[object, tuple[Array, Array]]:
         admitted, state = filter.update(query, state)
         return state, (admitted, filter.fraction(state))
 

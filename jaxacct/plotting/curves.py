@@ -148,7 +148,7 @@ def _deltas(curve: Any, at: np.ndarray, steps: int, relation: str) -> tuple[np.n
     if hasattr(curve, "is_bound"):
         return single(curve.delta(at), at.size), None
     bounds = deltas(curve, at, steps, relation)
-    return bounds.upper, bounds.lower
+    return np.asarray(bounds.upper), np.asarray(bounds.lower)
 
 
 def _errors(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jaxacct._printing import rounded_up
+from jaxacct._types import Fields
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
+def draw(report: Fields, path: Path) -> None:
     """Draws ``report``, as :func:`jaxacct.training.make_report` returns it, to ``path`` (a PNG)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

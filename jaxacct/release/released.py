@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters.base import Filter
 from jaxacct.filters.marks import check_state
 from jaxacct.ledger.ledger import Ledger
@@ -30,7 +31,7 @@ class Released:
     value: Any
     admitted: bool
     mechanism: Mechanism
-    state: Any
+    state: PyTree
     _reading: Callable[[], Reading] = field(repr=False, compare=False)
 
     @property

@@ -6,14 +6,19 @@ import dataclasses
 import hashlib
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from jaxacct._types import Fields
+
+if TYPE_CHECKING:
+    pass
 
 VERSION = 1
 UNKNOWN = "unknown"
 _NUMBER = {"type": ["number", "null"]}
 _TEXT = {"type": ["string", "null"]}
 _OBJECT = {"type": ["object", "null"]}
-FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+FIELDS: dict[str, tuple[Fields, str]] = {
     "statement": ({"const": VERSION}, "version of this format"),
     "unit": ({"type": "string"}, "the unit of privacy"),
     "relation": ({"type": "string"}, "what neighbouring data sets differ in"),
@@ -61,8 +66,8 @@ class Statement:
     others: dict[str, float]
     public: list[str]
     made: dict[str, Any]
-    source: dict[str, Any]
-    certificate: dict[str, Any] | None = None
+    source: Fields
+    certificate: Fields | None = None
     text: str = ""
 
     def __str__(self) -> str:
@@ -74,7 +79,7 @@ class Statement:
         return json.dumps(held | {"seal": seal_of(held)}, indent=1, allow_nan=False)
 
     @staticmethod
-    def schema() -> dict[str, Any]:
+    def schema() -> Fields:
         """The JSON schema (2020-12) of the file."""
         properties = {name: {**kind, "description": words} for name, (kind, words) in FIELDS.items()}
         return {
@@ -86,7 +91,7 @@ class Statement:
             "additionalProperties": False,
         }
 
-    def registry(self) -> dict[str, dict[str, Any]]:
+    def registry(self) -> dict[str, Fields]:
         """What a public registry asks for, "unknown" where only its curator can tell.
 
         The fields are those of the registry of deployments (its three tiers of transparency; Nanayakkara, Ghazi, Vadhan
@@ -172,7 +177,7 @@ def read_statement(text: str) -> Statement:
     return Statement(**{name: held[name] for name in held if name not in ("statement", "seal")})
 
 
-def seal_of(tree: dict[str, Any]) -> str:
+def seal_of(tree: Fields) -> str:
     """SHA-256 of everything but the seal itself: it finds accidents and edits, not somebody who seals anew."""
     text = json.dumps({key: value for key, value in tree.items() if key != "seal"}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,9 +6,10 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxacct._files import is_regular, refuse_special
+from jaxacct._types import Fields
 from jaxacct.reports.document import seal_of
 from jaxacct.training.durable_runs import kept_filter, mark
 from jaxacct.training.durable_runs.checkpoints import digest_of
@@ -16,6 +17,9 @@ from jaxacct.training.durable_runs.journal import Record, contents
 from jaxacct.training.durable_runs.records import check, history
 from jaxacct.training.loop import StepRecord
 from jaxacct.training.runs import Runs, from_json
+
+if TYPE_CHECKING:
+    pass
 
 _MOST = 2**30  # bytes
 
@@ -36,7 +40,7 @@ class Folder(NamedTuple):
     records: list[Record]
     seals: list[str]
     torn: int
-    report: dict[str, Any] | None
+    report: Fields | None
     filter: Any
 
     @property
@@ -90,7 +94,7 @@ def opened(path: Path) -> Folder:
     return Folder(path, records, seals, torn, report, filter)
 
 
-def steps_of(report: dict[str, Any]) -> list[StepRecord]:
+def steps_of(report: Fields) -> list[StepRecord]:
     """The steps in a report's history."""
     columns = dict(report["history"])
     norms = [math.nan if norm is None else norm for norm in columns.pop("noisy_gradient_norm")]
@@ -98,7 +102,7 @@ def steps_of(report: dict[str, Any]) -> list[StepRecord]:
     return [StepRecord(**dict(zip((*columns, "gradient_norm"), row, strict=True))) for row in rows]
 
 
-def runs_of(report: dict[str, Any]) -> Runs | None:
+def runs_of(report: Fields) -> Runs | None:
     """How its steps are runs of a sampler's mechanism; None without a sampler."""
     return from_json(report["drawn"])
 
@@ -108,7 +112,7 @@ def steps_charged(records: list[Record]) -> list[StepRecord]:
     return history(records)[0]
 
 
-def _report(path: Path) -> dict[str, Any]:
+def _report(path: Path) -> Fields:
     try:
         report = json.loads(_bytes(path / "report.json"))
         if report["seal"] != seal_of(report):

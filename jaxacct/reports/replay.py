@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._types import Array, PyTree
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.durable_runs.records import software
@@ -18,13 +19,16 @@ from jaxacct.training.loop import StepRecord
 from jaxacct.training.runs import Runs
 from jaxacct.training.step import ask_clipped, budget_of
 
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
+
 _CLOSE = 2.0**-20  # of a budget: what another processor's or version's roundings may come to
 
 
 _Ask = Callable[[Any, float, float], Iterator["_Answer"]]
 
 
-def replayed(filter: Any, records: list[Record]) -> int:
+def replayed(filter: Filter, records: list[Record]) -> int:
     """The number of charges in a journal, all of which the filter admits again.
 
     Each attempt has to start where a checkpoint can be, number its steps on, and stop at the first clipped one.
@@ -73,7 +77,7 @@ def _compare(where: str, ask: _Ask, before: Any, after: Any, record: Record, exa
         raise ValueError(f"{where} does not replay: another state comes out")
 
 
-def history_replayed(filter: Any, steps: list[StepRecord], drawn: Runs | None) -> int:
+def history_replayed(filter: Filter, steps: list[StepRecord], drawn: Runs | None) -> int:
     """The number of steps of a report without a journal, all of which the filter admits again.
 
     Raises:
@@ -90,7 +94,7 @@ def history_replayed(filter: Any, steps: list[StepRecord], drawn: Runs | None) -
     return len(steps)
 
 
-def _runs_replayed(filter: Any, steps: list[StepRecord], drawn: Runs) -> int:
+def _runs_replayed(filter: Filter, steps: list[StepRecord], drawn: Runs) -> int:
     """The same where a run of the sampler's mechanism is paid for as a whole, at its first step."""
     state = filter.init()
     admitted = True
@@ -110,15 +114,15 @@ def _share(one: StepRecord, admitted: bool, left: float, scale: float) -> None:
 
 class _Answer(NamedTuple):
     admitted: bool
-    state: Any
+    state: PyTree
     scale: float
     left: float
 
 
-def _asking(filter: Any) -> _Ask:
+def _asking(filter: Filter) -> _Ask:
     """What a step asks of its filter, compiled, in each of the ways in which a program may have asked."""
 
-    def ask(state: Any, sigma: Any, rate: Any, full: bool) -> Any:
+    def ask(state: PyTree, sigma: Array, rate: Array, full: bool) -> Any:
         query = Gaussian(sigma) if full else PoissonSampled(Gaussian(sigma), rate)
         admitted, after, scale = ask_clipped(filter, query, state)
         return admitted, after, scale, budget_of(filter, after)[1]
@@ -129,7 +133,7 @@ def _asking(filter: Any) -> _Ask:
     def constant(sigma: float, rate: float, full: bool) -> Any:
         return jax.jit(lambda state: ask(state, jnp.float32(sigma), jnp.float32(rate), full))
 
-    def asked(state: Any, sigma: float, rate: float) -> Iterator[_Answer]:
+    def asked(state: PyTree, sigma: float, rate: float) -> Iterator[_Answer]:
         # A schedule in which everyone takes part asks for a Gaussian; at rate 1 both are the same mechanism. And a
         # constant's cost is worked out while a step is compiled, with other last bits than that of a variable.
         for full in (True, False) if rate == 1 else (False,):

@@ -8,14 +8,18 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
 from jaxacct._files import as_path, is_regular
+from jaxacct._types import Fields
 from jaxacct.reports import folder as _folder
 from jaxacct.reports.document import Statement, read_statement
 from jaxacct.reports.folder import Folder
 from jaxacct.reports.words import UNCHECKED, up
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 _MOST = 2**24  # bytes of a statement
 _CERTIFIED_LEVELS = 8  # different mechanisms in a composition that is certified
@@ -186,13 +190,13 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
     return number["epsilon"], number["delta"]
 
 
-def _is_fresh(filter: Any, account: list[str]) -> bool:
+def _is_fresh(filter: Filter, account: list[str]) -> bool:
     from jaxacct.training.durable_runs.run import packed
 
     return packed(filter.init()) == account
 
 
-def _same_as_journal(held: Folder, report: dict[str, Any], steps: list[Any], done: list[str]) -> None:
+def _same_as_journal(held: Folder, report: Fields, steps: list[Any], done: list[str]) -> None:
     """Raises where a report says something else than the journal beside it."""
     seals = [record["seal"] for record in held.records if record["kind"] == "report"]
     if not seals:
@@ -209,7 +213,7 @@ def _same_as_journal(held: Folder, report: dict[str, Any], steps: list[Any], don
         done.append(f"The journal goes on after the report, with {later} further steps, which the guarantee covers")
 
 
-def _same_numbers(report: dict[str, Any], filter: Any, steps: list[Any]) -> None:
+def _same_numbers(report: Fields, filter: Filter, steps: list[Any]) -> None:
     """Raises where the numbers of a report are others than those of its history."""
     from jaxacct.reports.words import markdown
     from jaxacct.training.demo.report import history_csv, number_to_report, rows_of, why_a_diagnostic

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any, NamedTuple
 
 from jaxacct._printing import rounded_up
+from jaxacct._types import Fields
 from jaxacct.reports.document import UNKNOWN, spread
 
 UNCHECKED = (
@@ -44,7 +45,7 @@ class Run(NamedTuple):
     made: dict[str, Any]
 
 
-def run_of_report(report: dict[str, Any]) -> Run:
+def run_of_report(report: Fields) -> Run:
     """The run that a report is about."""
     data, settings, number = report["data"], report["settings"], report["report"]
     history = report["history"]
@@ -75,7 +76,7 @@ def run_of_report(report: dict[str, Any]) -> Run:
     )
 
 
-def run_of_journal(settings: dict[str, Any], made: dict[str, Any], steps: list[Any], attempts: int) -> Run:
+def run_of_journal(settings: Fields, made: Fields, steps: list[Any], attempts: int) -> Run:
     """The run that a journal is about, whose steps are those of ``history``."""
     return Run(
         name=str(settings.get("name", settings.get("data", "data"))),
@@ -101,7 +102,7 @@ def run_of_journal(settings: dict[str, Any], made: dict[str, Any], steps: list[A
     )
 
 
-def sampler_of(drawn: dict[str, Any] | None) -> str:
+def sampler_of(drawn: Fields | None) -> str:
     """How batches were drawn, in words."""
     from jaxacct.training.runs import from_json
 
@@ -177,7 +178,7 @@ def filled(parts: list[str]) -> str:
     return "\n\n".join(textwrap.fill(part, 100) for part in parts)
 
 
-def markdown(report: dict[str, Any]) -> str:
+def markdown(report: Fields) -> str:
     """``report.md``."""
     run = run_of_report(report)
     number, privacy, delta = report["report"], report["privacy"], report["delta"]
@@ -215,7 +216,7 @@ def markdown(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _why_not(name: str, row: dict[str, Any], number: dict[str, Any]) -> str:
+def _why_not(name: str, row: Fields, number: Fields) -> str:
     if name == "filter":
         return "It is the limit of a theorem without an error term."
     if number["epsilon"] is None:

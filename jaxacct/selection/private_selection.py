@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._types import Array
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.profile import FromProfile
@@ -58,7 +59,7 @@ class PrivateSelection(Symmetric):
         ValueError: numbers that are traced or no such parameters, or both ways to say how many runs there are.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     mean: ArrayLike | None = None
     shape: ArrayLike | None = None
     probabilities: ArrayLike | None = None
@@ -175,7 +176,7 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
     return FromProfile(epsilons, deltas), _Attack(tables[0], tables[1])
 
 
-def _attack_near(order: WorstOrder, target: float, asked: float) -> tuple[np.ndarray, np.ndarray]:
+def _attack_near(order: WorstOrder, target: float, asked: float) -> tuple[Array, Array]:
     """The tables of an attack that has delta ``asked`` at an epsilon, at most ``target``, that is about the largest."""
     reaches = lambda p, q, near: np.sum(np.maximum(p - np.exp(near) * q, 0.0))  # noqa: E731
     found = order.attained(target)

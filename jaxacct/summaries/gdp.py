@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -16,6 +16,9 @@ from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.parameters import composed_noise
 from jaxacct.summaries.curve import ROUNDING, Questions, deltas_at, half_curve, questions
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 WELL = 0.01  # the regret up to which mu tells the whole curve (Gomez et al. 2025)
 _CELLS = 96  # of the first lattice
@@ -55,7 +58,7 @@ class GDPSummary(NamedTuple):
 
 
 def gdp_summary(
-    mechanism: Any, *, steps: ArrayLike = 1, relation: str = "add_or_remove", delta_aside: float = 1e-10
+    mechanism: Mechanism, *, steps: ArrayLike = 1, relation: str = "add_or_remove", delta_aside: float = 1e-10
 ) -> GDPSummary:
     """The least mu such that ``mechanism`` is mu-GDP up to ``delta_aside``, and the regret of saying so.
 

@@ -32,7 +32,7 @@ class Group(NamedTuple):
     why: str
 
 
-def group_of(mechanism: Any, records: ArrayLike, *, steps: ArrayLike = 1) -> Group:
+def group_of(mechanism: Mechanism, records: ArrayLike, *, steps: ArrayLike = 1) -> Group:
     """What ``mechanism`` guarantees for groups of at most ``records`` records, all of which are added or removed.
 
     Gaussian and Laplace noise, Poisson samples of Gaussians (`UserLevel`) and compositions of these have the curve that

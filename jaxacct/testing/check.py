@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.testing.charged import Charged, charged, wrong_sampler
 from jaxacct.testing.findings import Checked, Leak
 from jaxacct.testing.noise import noise_leaks, noise_spread
@@ -17,6 +18,9 @@ from jaxacct.testing.pairs import NOT_FINITE, RELATIONS, Neighbours, opposite
 from jaxacct.testing.pairs import neighbours as made_neighbours
 from jaxacct.testing.releases import NOISE, PUBLIC
 from jaxacct.testing.replay import Program, Seen, as_array
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 _TOLERANCE = 1e-3  # of a sensitivity, for rounding
 _SEEN = 4  # keys under which a pair is compared once its record takes part
@@ -32,13 +36,13 @@ _UNSEEN = (
 
 
 def check_step(
-    step: Callable[[Any, Any], Any],
-    data: Any,
-    neighbours: Sequence[Any] | None = None,
+    step: Callable[[PyTree, PyTree], PyTree],
+    data: PyTree,
+    neighbours: Sequence[PyTree] | None = None,
     *,
-    mechanism: Any,
+    mechanism: Mechanism,
     relation: str = "add_or_remove",
-    keys: Callable[[int], Any] = jax.random.key,
+    keys: Callable[[int], jax.Array] = jax.random.key,
     steps: int = 1,
     private: Sequence[str] = (),
 ) -> Checked:
@@ -90,7 +94,13 @@ class _Check:
     """What is known of a step while it is tried."""
 
     def __init__(
-        self, step: Any, data: Any, wanted: Charged, keys: list[Any], steps: int, private: tuple[str, ...]
+        self,
+        step: Callable[[PyTree, PyTree], PyTree],
+        data: PyTree,
+        wanted: Charged,
+        keys: list[jax.Array],
+        steps: int,
+        private: tuple[str, ...],
     ) -> None:
         self.step, self.data, self.wanted, self.keys, self.steps = step, data, wanted, keys, steps
         self.programs: dict[Any, Program] = {}
@@ -101,7 +111,7 @@ class _Check:
         self.changed: dict[str, dict[str, str]] = {}  # why, then where and how
         self.moved = 0.0
 
-    def of(self, data: Any) -> Program:
+    def of(self, data: PyTree) -> Program:
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(data))
         if shapes not in self.programs:
             self.programs[shapes] = Program(self.step, data, self.keys[0])
@@ -219,7 +229,7 @@ class _Check:
         self.moved = max(self.moved, relative)
         return share
 
-    def outputs(self, pair: Neighbours, ones: list[Any], others: list[Any]) -> None:
+    def outputs(self, pair: Neighbours, ones: list[PyTree], others: list[PyTree]) -> None:
         """Compares what leaves the step; two programs, of other shapes, may round differently."""
         rounding = 0 if self.of(pair.data) is self.of(pair.other) else _ROUNDING
         for place in self.open:

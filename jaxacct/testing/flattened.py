@@ -9,6 +9,8 @@ import jax
 import jax.extend.core as core
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from jaxacct._types import PyTree
+
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"}
 _MOST_ROUNDS = 256  # of a loop that is written out
 
@@ -31,7 +33,7 @@ def flattened(function: Callable[..., Any], *arguments: Any) -> tuple[core.Close
 def _opened(jaxpr: Any, consts: Any, *values: Any) -> list[Any]:
     found: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
 
-    def read(atom: Any) -> Any:
+    def read(atom: core.Var | core.Literal) -> PyTree:
         return atom.val if isinstance(atom, core.Literal) else found[atom]
 
     for equation in jaxpr.eqns:
@@ -40,7 +42,7 @@ def _opened(jaxpr: Any, consts: Any, *values: Any) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _results(equation: Any, values: list[Any]) -> list[Any]:
+def _results(equation: core.JaxprEqn, values: list[jax.Array]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
     if name in _CALLS:
         inner = params.get("jaxpr", params.get("call_jaxpr"))
@@ -73,7 +75,7 @@ def _unrolled(params: Any, values: list[Any]) -> list[Any]:
     return [*carry, *(jax.lax.concatenate([x[None] for x in leaf], 0) for leaf in zip(*kept, strict=True))]
 
 
-def evaluated(equation: Any, values: list[Any]) -> list[Any]:
+def evaluated(equation: core.JaxprEqn, values: list[jax.Array]) -> list[Any]:
     """The results of one operation."""
     found = equation.primitive.get_bind_params(equation.params)
     functions, params = found if isinstance(found, tuple) else ((), found)  # a pair until JAX 0.9
@@ -82,18 +84,18 @@ def evaluated(equation: Any, values: list[Any]) -> list[Any]:
     return list(results) if equation.primitive.multiple_results else [results]
 
 
-def _inside(params: Any) -> Iterator[Any]:
+def _inside(params: dict[str, object]) -> Iterator[Any]:
     for value in params.values():
         for inner in value if isinstance(value, tuple | list) else (value,):
             if isinstance(inner, core.ClosedJaxpr | core.Jaxpr):
                 yield getattr(inner, "jaxpr", inner)
 
 
-def _draws_noise(jaxpr: Any) -> bool:
+def _draws_noise(jaxpr: core.Jaxpr) -> bool:
     names = _names(jaxpr)
     return "erf_inv" in names or {"random_bits", "sqrt", "cos"} <= names
 
 
-def _names(jaxpr: Any) -> set[str]:
+def _names(jaxpr: core.Jaxpr) -> set[str]:
     found = {equation.primitive.name for equation in jaxpr.eqns}
     return found.union(*(_names(inner) for equation in jaxpr.eqns for inner in _inside(equation.params)))

@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
+from jaxacct._types import PyTree
 from jaxacct.testing.findings import Leak
 from jaxacct.testing.replay import Program, Seen
 
@@ -41,20 +43,22 @@ class Spread:
         return float(np.linalg.norm(flat if self.whitening is None else self.whitening @ flat))
 
 
-def _noise(program: Program, data: Any, key: Any, gains: Any = 1.0, *, signs: bool = False) -> list[np.ndarray]:
+def _noise(
+    program: Program, data: PyTree, key: jax.Array, gains: PyTree = 1.0, *, signs: bool = False
+) -> list[np.ndarray]:
     """What draws, each times its gain, add to every release."""
     released = program.run(data, key).inputs
     loud, silent = (program.run(data, key, by, signs=signs, released=released).inputs for by in (gains, 0.0))
     return [_float(a) - _float(b) for a, b in zip(loud, silent, strict=True)]
 
 
-def _each(program: Program, data: Any, key: Any, signs: bool) -> Iterator[list[np.ndarray]]:
+def _each(program: Program, data: PyTree, key: jax.Array, signs: bool) -> Iterator[list[np.ndarray]]:
     """The noise of one draw after the other."""
     for gains in np.eye(len(program.found.sources)):
         yield _noise(program, data, key, gains, signs=signs)
 
 
-def _covariance(program: Program, data: Any, keys: list[Any]) -> np.ndarray | None:
+def _covariance(program: Program, data: PyTree, keys: list[jax.Array]) -> np.ndarray | None:
     """The covariance of all entries, if the normal numbers are few and it is the same for two keys."""
     shapes = [source.aval.shape for source in program.found.sources]
     if max(sum(map(np.prod, shapes)), sum(cut.aval.size for cut in program.found.cuts)) > _MOST_SINGLE:
@@ -83,7 +87,7 @@ def _from_covariance(program: Program, covariance: np.ndarray) -> Spread:
     return Spread(variances, 1.0, vectors.T / np.sqrt(np.maximum(values, 1e-6))[:, None])
 
 
-def noise_spread(program: Program, data: Any, keys: list[Any]) -> Spread:
+def noise_spread(program: Program, data: PyTree, keys: list[jax.Array]) -> Spread:
     """How the noise of all releases is spread.
 
     Draws are turned on one by one and replaced by their signs. Where each entry is made of one entry of a draw, the
@@ -105,7 +109,7 @@ def noise_spread(program: Program, data: Any, keys: list[Any]) -> Spread:
     return Spread(pooled, 1 + _SIGMAS / np.sqrt(len(runs) * max(min(each.size for each in pooled), 1)))
 
 
-def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np.ndarray]) -> list[Leak]:
+def noise_leaks(program: Program, data: PyTree, keys: list[jax.Array], variances: list[np.ndarray]) -> list[Leak]:
     """What is wrong with the draws of a step, seen at a few keys."""
     keys = keys[:4]
     runs = [program.run(data, key) for key in keys]
@@ -127,7 +131,7 @@ def noise_leaks(program: Program, data: Any, keys: list[Any], variances: list[np
     return leaks
 
 
-def _repeated(runs: Any, scales: list[np.ndarray]) -> int:
+def _repeated(runs: PyTree, scales: list[np.ndarray]) -> int:
     """How many entries of the releases get the same numbers of one draw as others."""
     rows = [np.concatenate([(a / scale).ravel() for a, scale in zip(run, scales, strict=True)]) for run in runs]
     table = np.stack(rows, 1)[:_MOST]

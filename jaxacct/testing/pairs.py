@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 
 RELATIONS = "add_or_remove", "replace", "replace_special"
 
@@ -23,11 +24,11 @@ class Neighbours(NamedTuple):
     """
 
     name: str
-    data: Any
-    other: Any
+    data: PyTree
+    other: PyTree
 
 
-def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) -> list[Neighbours]:
+def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = None) -> list[Neighbours]:
     """Pairs of neighbours made of ``data``.
 
     Under ``add_or_remove`` a record comes or goes last, so that no other record changes its row; under ``replace`` one
@@ -70,15 +71,15 @@ def neighbours(data: Any, relation: str = "add_or_remove", *, null: Any = None) 
     return [*pairs, *(Neighbours(f"a record {verb} a crowd of copies", *both) for *both, verb in more)]
 
 
-def _records(data: Any, seed: int = 0) -> dict[str, Any]:
+def _records(data: PyTree, seed: int = 0) -> dict[str, PyTree]:
     """Records by what they are."""
     first, second = _row(data, 0), _row(data, 1)
     # Of floats, features if there are any: labels may have to stay within a range.
     dimensions = max((leaf.ndim for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f"), default=0)
     random = np.random.default_rng(seed)
 
-    def features(change: Any, row: Any) -> Any:
-        def one(leaf: Any, rows: np.ndarray) -> Any:
+    def features(change: PyTree, row: PyTree) -> PyTree:
+        def one(leaf: PyTree, rows: np.ndarray) -> PyTree:
             used = rows.dtype.kind == "f" and rows.ndim == dimensions
             return np.asarray(change(leaf), rows.dtype) if used else leaf
 
@@ -101,7 +102,7 @@ def _records(data: Any, seed: int = 0) -> dict[str, Any]:
     return made
 
 
-def _crowds(records: dict[str, Any], count: int) -> list[tuple[Any, Any]]:
+def _crowds(records: dict[str, PyTree], count: int) -> list[tuple[PyTree, PyTree]]:
     """Copies of one record, and another one that may pull against them all."""
     rows = [row for name, row in records.items() if "0 times" in name]
     return [
@@ -113,16 +114,16 @@ def _crowds(records: dict[str, Any], count: int) -> list[tuple[Any, Any]]:
 NOT_FINITE = "a record that is not finite"
 
 
-def _row(data: Any, number: int) -> Any:
+def _row(data: PyTree, number: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[number], data)
 
 
-def _append(data: Any, row: Any) -> Any:
+def _append(data: PyTree, row: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf, one: np.concatenate([leaf, np.asarray(one, leaf.dtype)[None]]), data, row)
 
 
-def _put(data: Any, number: int, row: Any) -> Any:
-    def put(leaf: np.ndarray, one: Any) -> np.ndarray:
+def _put(data: PyTree, number: int, row: PyTree) -> PyTree:
+    def put(leaf: np.ndarray, one: PyTree) -> np.ndarray:
         leaf = leaf.copy()
         leaf[number] = one
         return leaf
@@ -130,10 +131,10 @@ def _put(data: Any, number: int, row: Any) -> Any:
     return jax.tree.map(put, data, row)
 
 
-def opposite(data: Any, row: int) -> Any:
+def opposite(data: PyTree, row: int) -> PyTree:
     """``data`` with the opposite features in one row, 100 times as large, and the labels of the row before."""
 
-    def one(leaf: np.ndarray) -> Any:
+    def one(leaf: np.ndarray) -> PyTree:
         return -100 * leaf[row] if leaf.dtype.kind == "f" and leaf.ndim > 1 else leaf[row - 1]
 
     return _put(data, row, jax.tree.map(one, data))

@@ -82,7 +82,7 @@ def releases(flat: core.ClosedJaxpr, private: int) -> Releases:
     return Releases(order, sources, found, of_bits, again, scaled, _told(jaxpr, kinds))
 
 
-def _bits_of(jaxpr: Any, sources: list[Any]) -> set[Any]:
+def _bits_of(jaxpr: core.Jaxpr, sources: list[core.Var]) -> set[core.Var]:
     """The random bits that normal draws are made of."""
     needed, bits = set(sources), set()
     for equation in reversed(jaxpr.eqns):
@@ -94,7 +94,7 @@ def _bits_of(jaxpr: Any, sources: list[Any]) -> set[Any]:
     return bits
 
 
-def _told(jaxpr: Any, kinds: dict[Any, int]) -> set[str]:
+def _told(jaxpr: core.Jaxpr, kinds: dict[core.Var, int]) -> set[str]:
     """The operations with effects on the host, to which anything but public values is given."""
     found = set()
     for equation in jaxpr.eqns:
@@ -114,7 +114,9 @@ def _is_float(variable: Any) -> bool:
     return jnp.issubdtype(variable.aval.dtype, jnp.floating)
 
 
-def _grows(variable: Any, uses: dict[Any, list[Any]], kinds: dict[Any, int], cuts: list[Any]) -> bool:
+def _grows(
+    variable: core.Var, uses: dict[core.Var, list[core.JaxprEqn]], kinds: dict[core.Var, int], cuts: list[core.Var]
+) -> bool:
     """Whether the only use of a mixed variable, or that of what it becomes, adds more noise or private values to it."""
     while len(uses[variable]) == 1 and uses[variable] != [None]:
         (equation,) = uses[variable]
@@ -127,7 +129,7 @@ def _grows(variable: Any, uses: dict[Any, list[Any]], kinds: dict[Any, int], cut
     return False
 
 
-def _reached(jaxpr: Any, names: set[str], start: set[Any], without: set[Any]) -> set[Any]:
+def _reached(jaxpr: core.Jaxpr, names: set[str], start: set[core.Var], without: set[core.Var]) -> set[core.Var]:
     """The variables that depend on ``start`` or on an operation of one of ``names``, other than through ``without``."""
     found = set(start)
     for equation in jaxpr.eqns:
@@ -136,15 +138,15 @@ def _reached(jaxpr: Any, names: set[str], start: set[Any], without: set[Any]) ->
     return found
 
 
-def _kind(atom: Any, kinds: dict[Any, int]) -> int:
+def _kind(atom: core.Var | core.Literal, kinds: dict[core.Var, int]) -> int:
     return PUBLIC if isinstance(atom, core.Literal) else kinds.get(atom, PUBLIC)
 
 
-def _kinds(jaxpr: Any, private: int, cuts: list[Any]) -> tuple[dict[Any, int], list[Any], bool]:
-    kinds: dict[Any, int] = dict.fromkeys(jaxpr.invars[:private], PRIVATE)
+def _kinds(jaxpr: core.Jaxpr, private: int, cuts: list[core.Var]) -> tuple[dict[core.Var, int], list[Any], bool]:
+    kinds: dict[core.Var, int] = dict.fromkeys(jaxpr.invars[:private], PRIVATE)
     # A constant is the same in every run: only what depends on a key can be noise.
     random, sources, scaled = set(jaxpr.invars[private:]), [], False
-    made: dict[Any, str] = {}
+    made: dict[core.Var, str] = {}
     for equation in jaxpr.eqns:
         found = [_kind(atom, kinds) for atom in equation.invars]
         of_key = not random.isdisjoint(_variables(equation.invars))
@@ -164,13 +166,13 @@ def _kinds(jaxpr: Any, private: int, cuts: list[Any]) -> tuple[dict[Any, int], l
     return kinds, sources, scaled
 
 
-def _is_box_muller(equation: Any, made: dict[Any, str]) -> bool:
+def _is_box_muller(equation: core.JaxprEqn, made: dict[core.Var, str]) -> bool:
     """Whether a radius is multiplied by the cosine or sine of an angle."""
     names = {made.get(atom) for atom in _variables(equation.invars)}
     return equation.primitive.name == "mul" and "sqrt" in names and bool(names & {"cos", "sin"})
 
 
-def _is_linear(equation: Any, kinds: list[int]) -> bool:
+def _is_linear(equation: core.JaxprEqn, kinds: list[int]) -> bool:
     """Whether the results are linear (up to rounding) in the operands that are not public."""
     name = equation.primitive.name
     if name == "select_n" or name in _LINEAR_IN_FIRST:

@@ -10,7 +10,9 @@ import jax
 import jax.extend.core as core
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
+from jaxacct._types import PyTree
 from jaxacct.testing.flattened import evaluated, flattened
 from jaxacct.testing.releases import Releases, releases
 
@@ -26,17 +28,17 @@ class Seen(NamedTuple):
         split: the words of the keys that were split.
     """
 
-    outputs: list[Any]
-    inputs: list[Any]
-    normal: list[Any]
-    keys: list[Any]
-    split: list[Any]
+    outputs: list[jax.Array]
+    inputs: list[jax.Array]
+    normal: list[jax.Array]
+    keys: list[jax.Array]
+    split: list[jax.Array]
 
 
 class Program:
     """A step of given shapes of data and keys."""
 
-    def __init__(self, step: Callable[[Any, Any], Any], data: Any, keys: Any) -> None:
+    def __init__(self, step: Callable[[PyTree, PyTree], PyTree], data: PyTree, keys: PyTree) -> None:
         self.flat, shapes = flattened(step, data, keys)
         self.paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
         self.found: Releases = releases(self.flat, len(jax.tree.leaves(data)))
@@ -49,12 +51,12 @@ class Program:
 
     def run(
         self,
-        data: Any,
-        keys: Any,
-        gains: Any = 1.0,
+        data: PyTree,
+        keys: PyTree,
+        gains: PyTree = 1.0,
         *,
         signs: bool = False,
-        released: Any = None,
+        released: PyTree = None,
     ) -> Seen:
         """One run with every normal draw times its gain, or the sign of the draw in its place.
 
@@ -76,7 +78,13 @@ class Program:
 
 
 def _replay(
-    flat: Any, found: Releases, leaves: Any, gains: Any, signs: Any, released: Any, given: Any
+    flat: core.ClosedJaxpr,
+    found: Releases,
+    leaves: PyTree,
+    gains: PyTree,
+    signs: PyTree,
+    released: PyTree,
+    given: PyTree,
 ) -> tuple[list[Any], ...]:
     jaxpr = flat.jaxpr
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
@@ -84,7 +92,7 @@ def _replay(
     place_of = {cut: place for place, cut in enumerate(found.cuts)}
     inputs, normal, consumed = [], [], {"random_bits": [], "random_split": []}
 
-    def read(atom: Any) -> Any:
+    def read(atom: core.Var | core.Literal) -> PyTree:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
     for equation in jaxpr.eqns:
@@ -106,11 +114,11 @@ def _replay(
     return [_words(read(atom)) for atom in jaxpr.outvars], inputs, normal, *consumed.values()
 
 
-def _words(value: Any) -> Any:
+def _words(value: ArrayLike) -> PyTree:
     return jax.random.key_data(value) if _is_key(value) else value
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: ArrayLike) -> bool:
     return jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key)
 
 

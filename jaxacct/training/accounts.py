@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters.base import ExamplesFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import global_norm
+
+if TYPE_CHECKING:
+    pass
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.
@@ -41,8 +45,8 @@ def pays_for_each(filter: object) -> bool:
 
 
 def charged(
-    filter: Any, query: Mechanism, norms: Callable[[], jax.Array], clip_norm: float, accounts: Any, size: int
-) -> tuple[Any, jax.Array]:
+    filter: Any, query: Mechanism, norms: Callable[[], jax.Array], clip_norm: float, accounts: PyTree, size: int
+) -> tuple[PyTree, jax.Array]:
     """The accounts after a step, and what each example's clip norm is to be multiplied with, (size,) float32.
 
     Every example's norm at the current parameters is charged to its own account, sampled or not. A gradient is then

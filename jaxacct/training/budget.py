@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import numpy as np
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._types import PyTree
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
@@ -22,6 +23,9 @@ from jaxacct.training.batches_budget import plan_batches
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 Progress: TypeAlias = Callable[[int, int], object] | None
 Planned: TypeAlias = Callable[[float], Schedule]
@@ -238,13 +242,13 @@ def _by_name(name: str, planned: Planned, epsilon: float, delta: float, rate: fl
     return Budget(budget, found, _UNITS[name])
 
 
-def _admits_each(budget: Any, schedule: Schedule) -> bool:
+def _admits_each(budget: Filter, schedule: Schedule) -> bool:
     """Whether a filter admits every planned step, one after the other."""
     each = [filters.prepare(step_mechanism(sigma, rate)) for sigma, rate, _ in schedule.planned]
     queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     which = np.repeat(np.arange(len(each)), [steps for _, _, steps in schedule.planned])
 
-    def step(state: Any, i: Any) -> Any:
+    def step(state: PyTree, i: PyTree) -> PyTree:
         admitted, state = budget.update(jax.tree.map(lambda leaf: leaf[i], queries), state)
         return state, admitted
 

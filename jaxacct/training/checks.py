@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import Array, PyTree
 
 # Outside of it float32 loses gradients: those longer than 1e19 clip norms count as 0, and so do coordinates below 2^-24
 # of one.
@@ -24,7 +25,7 @@ _IN_FLAX = (
 
 Tree = TypeVar("Tree")
 Params = TypeVar("Params")
-Loss: TypeAlias = Callable[[Params, Any], jax.Array]
+Loss: TypeAlias = Callable[[Params, PyTree], jax.Array]
 """``loss(params, example)``: a scalar for one example, without a batch axis."""
 
 
@@ -99,14 +100,14 @@ def per_example(gradients: object, like: object, batch: int) -> None:
         raise ValueError(f"gradients must be a tree of shapes {wanted}, got {found[1]} in {found[0]!r:.200}")
 
 
-def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, Any], Any]:
+def losses(loss: Loss[Params], has_aux: bool = False) -> Callable[[Params, PyTree], PyTree]:
     """``loss``, with its results checked to be one real number each, with ``has_aux`` beside something else."""
     _validate.function(loss=loss)
     _validate.truth(has_aux=has_aux)
 
-    def checked(params: Params, example: object) -> Any:
+    def checked(params: Params, example: object) -> PyTree:
         try:
-            value: Any = loss(params, example)
+            value: Array = loss(params, example)
         except Exception as problem:
             if type(problem).__name__ != "TraceContextError":  # Flax's, which need not be installed
                 raise

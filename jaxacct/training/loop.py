@@ -7,7 +7,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters import Reason, sentence
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
@@ -69,12 +70,12 @@ class FitResult:
 
 
 def fit(
-    step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
+    step: Callable[[TrainState, PyTree], tuple[TrainState, StepReport]],
     state: TrainState,
     data: object,
     *,
     steps: int,
-    evaluate: Callable[[Any], float],
+    evaluate: Callable[[PyTree], float],
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
@@ -152,7 +153,7 @@ def fit(
     return FitResult(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
-def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[Any], float]:
+def accuracy(logits: Callable[[PyTree, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[PyTree], float]:
     """A function from parameters to the share of examples (x, y) whose largest logit is the label's."""
     _validate.function(logits=logits)
     _validate.numbers(x=x, y=y)
@@ -162,7 +163,7 @@ def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: Arr
     x, y = jnp.asarray(x), jnp.asarray(y)
 
     @jax.jit
-    def share(params: Any) -> jax.Array:
+    def share(params: PyTree) -> jax.Array:
         scores = logits(params, x)
         _check.labels(scores, y)
         return (scores.argmax(axis=-1) == y).mean(dtype=jnp.float32)

@@ -11,6 +11,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters import Filter
 from jaxacct.filters.marks import belongs
 from jaxacct.training import checks as _check
@@ -35,15 +36,15 @@ class FilteredAggregateState(NamedTuple):
         inner: state of the transformation that runs on admitted updates only.
     """
 
-    filter_state: Any
-    schedule_state: Any
+    filter_state: PyTree
+    schedule_state: PyTree
     sigma: jax.Array
     rate: jax.Array
     released: ReleasedValues
     keys: RootKeys
     step: jax.Array
     halted: jax.Array
-    inner: Any
+    inner: PyTree
 
 
 def filtered_aggregate(
@@ -136,14 +137,14 @@ def filtered_aggregate(
         )
 
     def update(
-        updates: Any,
-        state: Any,
+        updates: PyTree,
+        state: PyTree,
         params: optax.Params | None = None,
         *,
         valid: ArrayLike | None = None,
         accuracy: ArrayLike | None = None,
-        **more: Any,
-    ) -> tuple[Any, FilteredAggregateState]:
+        **more: object,
+    ) -> tuple[PyTree, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
         shapes, rows = _shapes(updates, params, clip_norm)
         summed = isinstance(updates, FixedPointSum)
@@ -166,7 +167,7 @@ def filtered_aggregate(
             admitted, filter_state, scale = ask_clipped(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & usable_sigma(state.sigma, rows) & (state.rate > 0) & (state.rate <= 1)
 
-        def take() -> tuple[Any, FilteredAggregateState]:
+        def take() -> tuple[PyTree, FilteredAggregateState]:
             total, released = updates, state.released
             clip = clip_norm if moving is None else moving.at(released.clip_norm)
             if not summed:
@@ -196,7 +197,7 @@ def filtered_aggregate(
                 inner=inner_state,
             )
 
-        def refuse() -> tuple[Any, FilteredAggregateState]:
+        def refuse() -> tuple[PyTree, FilteredAggregateState]:
             nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(take)[0])
             # A state of another filter is no end of its run.
             return nothing, state._replace(halted=state.halted | belongs(filter, state.filter_state))
@@ -206,7 +207,7 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: object, params: object, clip_norm: float | AdaptiveClip) -> tuple[Any, int]:
+def _shapes(updates: object, params: object, clip_norm: float | AdaptiveClip) -> tuple[PyTree, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum).
 
     Raises ValueError unless there is one row an example, or a sum, for every parameter. The gradient of a mean has rows

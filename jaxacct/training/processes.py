@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from jaxacct._types import Fields
+
 _KINDS = (ValueError, OSError)
 
 
@@ -42,7 +44,7 @@ def led(action: Callable[[], Any]) -> Any:
     """What ``action()`` returns, JSON, in process 0, the only one that runs it; what it raises is raised in all."""
     if jax.process_count() == 1:
         return action()
-    told: dict[str, Any] = {}
+    told: Fields = {}
     if is_first():
         try:
             told = {"value": action()}

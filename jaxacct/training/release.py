@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
@@ -36,7 +35,7 @@ def noisy_gradient(
     full_batch: bool = False,
     size: int | None = None,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
 
     The divisor is the *expected* size of the sample, never the realised one, which is private.

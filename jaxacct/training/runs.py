@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._types import Fields
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.ledger import canonical
 from jaxacct.mechanisms.base import Mechanism
@@ -44,11 +45,11 @@ class Runs:
             raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(...)")
         return 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Fields:
         """What a report keeps."""
         return {"mechanism": canonical.encoded(self.mechanism, "mechanism"), "steps": self.steps}
 
 
-def from_json(kept: dict[str, Any] | None) -> Runs | None:
+def from_json(kept: Fields | None) -> Runs | None:
     """What `Runs.to_json` wrote; None, of a report without a sampler, stays None."""
     return None if kept is None else Runs(canonical.decoded(kept["mechanism"]), kept["steps"])

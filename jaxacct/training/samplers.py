@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import Schedule, constant, least_float32
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,7 +64,7 @@ class Sampler(Runs):
         return constant(self.noise_multiplier, min(self.expected / self.size, 1.0), steps)
 
 
-def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
+def sampler(mechanism: Mechanism, size: int, *, piece: int = 256) -> Sampler:
     """The sampler of a `PoissonSampled`, `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement`,
     `RandomAllocation` or `Shuffled` Gaussian.
 
@@ -99,5 +102,5 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         sample = in_lanes(valid, lanes, piece)
         return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
-    least_noise = least_float32(drawn.moved * noise)
+    least_noise = least_float32(float(drawn.moved * noise))
     return Sampler(mechanism, drawn.steps, size, drawn.places, float(drawn.expected), least_noise, draw)

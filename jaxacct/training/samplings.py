@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._types import Array
 from jaxacct.mechanisms import (
     Gaussian,
     PoissonSampled,
@@ -157,7 +158,7 @@ def _shuffled(mechanism: Any, size: int) -> Draw:
     return Draw(places, batch, size / batches, steps=batches)
 
 
-def _below(rate: Any) -> np.float32:
+def _below(rate: Array) -> np.float32:
     """The largest float32 that is no larger: a smaller rate costs no more."""
     found = np.float32(rate)
     return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))

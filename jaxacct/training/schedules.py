@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 __all__ = ["ReleasedValues", "Schedule", "adaptive", "constant", "warmup_decay"]
@@ -62,8 +63,8 @@ class Schedule(NamedTuple):
         levels: every (sigma, rate) pair that it may ever propose; empty where that is no finite list.
     """
 
-    init: Callable[[], Any]
-    propose: Callable[[jax.Array, Any, ReleasedValues], tuple[jax.Array, jax.Array, Any]]
+    init: Callable[[], PyTree]
+    propose: Callable[[jax.Array, PyTree, ReleasedValues], tuple[jax.Array, jax.Array, PyTree]]
     planned: tuple[tuple[float, float, int], ...]
     is_adaptive: bool
     full_batch: bool
@@ -158,7 +159,7 @@ def adaptive(
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
         return jnp.int32(min(2, more_noise)), jnp.float32(-jnp.inf), jnp.int32(0)
 
-    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: PyTree, released: ReleasedValues) -> tuple[jax.Array, jax.Array, PyTree]:
         del step
         level, best, seen = state
         fresh = released.evaluations > seen
@@ -180,7 +181,7 @@ def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
     sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
     rates = np.array([rate for _, rate, _ in planned], np.float32)
 
-    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: PyTree, released: ReleasedValues) -> tuple[jax.Array, jax.Array, PyTree]:
         del released
         stair = jnp.sum(jnp.asarray(ends)[:-1] <= step)
         return jnp.asarray(sigmas)[stair], jnp.asarray(rates)[stair], state

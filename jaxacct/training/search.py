@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._files import as_path, sync_folder
+from jaxacct._types import PyTree
 from jaxacct.selection import PrivateSelection
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.keys import RootKeys, fresh_keys
@@ -30,9 +31,9 @@ class Best(NamedTuple):
         guarantee: a mechanism, for `jaxacct.epsilon` or a filter.
     """
 
-    candidate: Any
+    candidate: PyTree
     score: float
-    output: Any
+    output: PyTree
     guarantee: PrivateSelection
 
 
@@ -41,9 +42,9 @@ def best_of(
     mean: float,
     shape: float,
     *,
-    train: Callable[[Any, RootKeys], tuple[ArrayLike, Any]],
-    candidates: Sequence[Any],
-    like: Any,
+    train: Callable[[PyTree, RootKeys], tuple[ArrayLike, PyTree]],
+    candidates: Sequence[object],
+    like: PyTree,
     folder: str | Path,
 ) -> Best:
     """The best of a random number of trials, each of a candidate that is drawn at random.
@@ -108,7 +109,7 @@ def best_of(
     return Best(candidates[choices[best]], scores[best], output, selection)
 
 
-def _write(path: Path, leaves: list[Any]) -> None:
+def _write(path: Path, leaves: list[ArrayLike]) -> None:
     """An archive that has its name only when it is whole."""
     part = path.with_suffix(".part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Tree
 from jaxacct.training.processes import agree, from_all, from_first
@@ -35,7 +36,7 @@ class ShardedExamples:
         mesh: one axis, named ``AXIS``, static.
     """
 
-    rows: Any
+    rows: PyTree
     blocks: tuple[tuple[int, int], ...]
     mesh: Mesh
 
@@ -100,7 +101,7 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: b
     mesh = Mesh(np.array(devices), (AXIS,))
     split, places = NamedSharding(mesh, P(AXIS)), blocks[jax.process_index() if own else 0][1]
 
-    def spread(leaf: np.ndarray[Any, Any]) -> jax.Array:
+    def spread(leaf: np.ndarray) -> jax.Array:
         padded = np.pad(leaf, [(0, places - size), *[(0, 0)] * (leaf.ndim - 1)])
         whole = (each * len(devices), *leaf.shape[1:])
         if own:
@@ -151,7 +152,7 @@ def number_of(data: object) -> int:
 _WORDS = 4 + 32
 
 
-def _as_held(leaf: ArrayLike) -> np.ndarray[Any, Any]:
+def _as_held(leaf: ArrayLike) -> np.ndarray:
     """``leaf`` on the host, of the type that a JAX array of it has."""
     array = np.asarray(leaf)
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._types import PyTree
 from jaxacct.filters import Reason
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import RootKeys, check_roots
 from jaxacct.training.schedules import ReleasedValues, Schedule
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 if TYPE_CHECKING:
     import optax
@@ -36,10 +41,10 @@ class TrainState(NamedTuple):
             before the first step. A step of another sampler is refused, because its batches were not paid for.
     """
 
-    params: Any
-    opt_state: Any
-    filter_state: Any
-    schedule_state: Any
+    params: PyTree
+    opt_state: PyTree
+    filter_state: PyTree
+    schedule_state: PyTree
     released: ReleasedValues
     keys: RootKeys
     step: jax.Array
@@ -74,7 +79,7 @@ class StepReport(NamedTuple):
     rate: jax.Array
     clip_scale: jax.Array
     gradient_norm: jax.Array
-    spent: jax.Array
+    spent: Array
     budget_left: jax.Array
     reason: jax.Array
 
@@ -94,12 +99,12 @@ class Proposal(NamedTuple):
     """
 
     report: StepReport
-    filter_state: Any
-    schedule_state: Any
+    filter_state: PyTree
+    schedule_state: PyTree
 
 
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation, filter: Any, schedule: Schedule, keys: RootKeys
+    params: PyTree, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: RootKeys
 ) -> TrainState:
     """The state before the first step. ``params`` must not have been fitted to the private data.
 

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._types import PyTree
 from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
 from jaxacct.filters.base import LastStepFilter, ReasonFilter
@@ -64,12 +66,12 @@ class Step:
 def make_step(
     loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Any,
+    filter: Filter,
     schedule: Schedule,
     *,
     clip_norm: float | AdaptiveClip,
     sampler: Sampler | None = None,
-    accounts: Callable[[Any, Any], jax.Array] | None = None,
+    accounts: Callable[[PyTree, PyTree], jax.Array] | None = None,
     has_aux: bool = False,
     physical_batch: int = 256,
     donate: bool = False,
@@ -160,7 +162,7 @@ def make_step(
         report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, reason)
         return Proposal(report, after, schedule_state)
 
-    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[Any, Any]:
+    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[PyTree, PyTree]:
         """What `noisy_gradient` returns, and the filter's state."""
         report, keys = proposal.report, step_keys(state.keys, state.step)
         if sampler is not None:
@@ -249,14 +251,14 @@ def _check_sampled(sampler: Sampler, schedule: Schedule, each: bool) -> None:
         )
 
 
-def _mark(sampler: Sampler, filter: Any) -> np.uint32:
+def _mark(sampler: Sampler, filter: Filter) -> Array:
     paid = mark_of(filter)
     return hashed(word_of((sampler.mechanism, sampler.size)), [] if paid is None else [row_of(paid)])
 
 
 def updated(
     optimizer: optax.GradientTransformation, gradient: optax.Updates, params: optax.Params, opt_state: optax.OptState
-) -> tuple[Any, optax.OptState, jax.Array]:
+) -> tuple[PyTree, optax.OptState, jax.Array]:
     """Parameters and optimiser state after an update along ``gradient``, and the gradient's norm."""
     import optax  # what reads a run asks filters as a step does, and has no optimiser
 
@@ -265,7 +267,7 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+def ask_clipped(filter: Filter, query: Mechanism, state: PyTree) -> tuple[jax.Array, PyTree, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.
@@ -280,14 +282,14 @@ def ask_clipped(filter: Filter, query: Mechanism, state: Any) -> tuple[jax.Array
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def _reason(filter: Any, query: object, state: Any, admitted: jax.Array) -> jax.Array:
+def _reason(filter: Filter, query: object, state: PyTree, admitted: jax.Array) -> Array:
     """What the filter says to a query that it was asked; of a filter of the user's own no more than "spent"."""
     if isinstance(filter, ReasonFilter):
         return filter.reason(query, state, admitted=admitted)
     return jnp.where(admitted, Reason.ADMITTED, Reason.SPENT)
 
 
-def budget_of(filter: Filter, state: object) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter, state: object) -> tuple[Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
     left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)
     return filter.spent(state), jnp.clip(left, 0.0, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._types import Bool, Float
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
@@ -25,6 +26,9 @@ from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
 from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
+
+if TYPE_CHECKING:
+    from jaxacct.mechanisms.base import Mechanism
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -82,7 +86,7 @@ class AdditiveProfileFilter(BaseFilter):
         high = up.masses[order].astype(np.float32)
         return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
 
-    def update(self, query: Any, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: Mechanism, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -103,17 +107,17 @@ class AdditiveProfileFilter(BaseFilter):
         return _update(self.pieces, masses, state)
 
     @amounts.rounded(up=True)
-    def spent(self, state: SpentState) -> Array:
+    def spent(self, state: SpentState) -> Float[Array, "*shape"]:
         """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
         return inflated(amounts.join(self.pieces)[:-1] * amounts.used(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: SpentState) -> Array:
+    def remaining(self, state: SpentState) -> Float[Array, "*shape"]:
         """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
         return deflated(amounts.join(self.pieces)[:-1] * amounts.left(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: SpentState) -> Array:
+    def fraction(self, state: SpentState) -> Float[Array, "*shape"]:
         """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
         return amounts.used(_bands(state)).max()
 

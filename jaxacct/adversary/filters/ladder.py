@@ -15,10 +15,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.roots import last

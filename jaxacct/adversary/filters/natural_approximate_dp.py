@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import Bool, Float
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
 from jaxacct.filters.reasons import BaseFilter
@@ -25,6 +25,9 @@ from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
+
+if TYPE_CHECKING:
+    pass
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions, NOT (epsilon, delta)-DP: "
@@ -80,7 +83,7 @@ class NaturalApproximateDPFilter(BaseFilter):
         law = on_grid(query, self.grid, self.relation, symmetric=True)
         return unchecked(SymmetricLaw, **vars(law))
 
-    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+    def update(self, query: Any, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -101,21 +104,22 @@ class NaturalApproximateDPFilter(BaseFilter):
         return _update(law, state, self.parameters, self.grid)
 
     @amounts.rounded(up=True)
-    def spent(self, state: ComposedState) -> Array:
+    def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
         """delta(epsilon) of what ran, rounded up, in the caller's float type."""
         return self._delta(state)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: ComposedState) -> Array:
+    def remaining(self, state: ComposedState) -> Float[Array, "*shape"]:
         """delta less `spent`, rounded down, at least 0, in the caller's float type."""
         value = self._delta(state)
         return array_module(value).maximum(self.parameters[1] - value, 0.0)
 
     def _delta(self, state: ComposedState) -> Array:
-        return floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))[1]
+        _, delta = floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))
+        return delta
 
     @amounts.rounded(up=True)
-    def fraction(self, state: ComposedState) -> Array:
+    def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
         """`spent` over delta, rounded up, in the caller's float type."""
         return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
 

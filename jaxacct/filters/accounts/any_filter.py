@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated
+from jaxacct._types import Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import (
     INFINITY,
@@ -115,15 +116,15 @@ class AnyPerExampleFilter(PerExampleReasons):
         del query, norms
         return state.allowed
 
-    def spent(self, state: PerExampleState) -> Array:
+    def spent(self, state: PerExampleState) -> Float[Array, "*shape"]:
         """What each example has spent, in the filter's parameter. Private."""
         return _of_all(self.filter, "spent", state)
 
-    def remaining(self, state: PerExampleState) -> Array:
+    def remaining(self, state: PerExampleState) -> Float[Array, "*shape"]:
         """What each example has left, in the filter's parameter. Private."""
         return _of_all(self.filter, "remaining", state)
 
-    def fraction(self, state: PerExampleState) -> Array:
+    def fraction(self, state: PerExampleState) -> Float[Array, "*shape"]:
         """The share of its budget that each example has spent. Private."""
         return _of_all(self.filter, "fraction", state)
 
@@ -147,7 +148,7 @@ def _update(filter: Filter, query: object, norms: Array, state: PerExampleState)
 
     own = mark_of(filter)
 
-    def one(query: object, norm: Array, good: Array, bare: Any) -> tuple[Array, Any]:
+    def one(query: object, norm: Array, good: Array, bare: PyTree) -> tuple[Array, PyTree]:
         each = put_for(filter, bare, own)
         if isinstance(filter, LastStepFilter):
             admitted, after, scale = filter.update_clipped(query, each)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._types import Float
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
@@ -30,6 +31,9 @@ from jaxacct.filters.additive.approximate_gdp import (
 )
 from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.states import filter_class
+
+if TYPE_CHECKING:
+    pass
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
@@ -93,17 +97,17 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter):
         return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
 
     @amounts.rounded(up=True)
-    def spent(self, state: ExamplesState) -> Array:
+    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The part of B that each example has spent, rounded up. Private."""
         return inflated(amounts.join(self.common.pieces) * self._share(state), 2.0**-51)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: ExamplesState) -> Array:
+    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The part of B that each example has left, rounded down. Private."""
         return deflated(amounts.join(self.common.pieces) * (1.0 - self._share(state)), 2.0**-51)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: ExamplesState) -> Array:
+    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The share of B that each example has spent, rounded up, in the caller's float type. Private."""
         return self._share(state)
 

@@ -6,15 +6,15 @@ the norms and the words and writes the words, in place, and who takes part is re
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand
 from jaxacct.filters import amounts
@@ -22,6 +22,9 @@ from jaxacct.filters.marks import belongs, mark_of, row_of
 from jaxacct.filters.reasons import PerExampleReasons
 from jaxacct.filters.states import by_itself
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+
+if TYPE_CHECKING:
+    pass
 
 FLAG = np.int32(-(2**31))  # the sign bit
 INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above are NaNs
@@ -41,7 +44,7 @@ def looked_up(table: Array, row: Array) -> Array:
     """``table[row]`` for rows within the table, spread as ``row`` is."""
     sharding = jax.typeof(row).sharding
     spread = not sharding.mesh.empty and sharding.mesh.are_all_axes_explicit
-    return table.at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
+    return jnp.asarray(table).at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
 
 
 def check_examples(examples: int) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.float64 import in_float64
+from jaxacct._types import Float
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
@@ -73,15 +74,15 @@ class TablePerExampleFilter(PerExampleFilter):
         """The common filter's certified profile for every example, a proven bound; see `per_example`."""
         return for_each_example(self.common.guarantee)
 
-    def spent(self, state: ExamplesState) -> Array:
+    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has spent, int32. Private."""
         return _spent(state)
 
-    def remaining(self, state: ExamplesState) -> Array:
+    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has left, int32. Private."""
         return jnp.asarray(self.common.budget, jnp.int32) - _spent(state)
 
-    def fraction(self, state: ExamplesState) -> Array:
+    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
         return fraction_of(self.common.budget, _spent(state))
 
@@ -100,7 +101,8 @@ class TablePerExampleFilter(PerExampleFilter):
         # Prices rise with the norm already. Sorting keeps the compiler from fusing them into every look-up.
         if self.common.fixed:
             return looked_up(jnp.sort(self.common.price(asked)), row)
-        prices = _prices_at_levels(self, *as_sampled_gaussian(asked))  # pyright: ignore[reportOptionalIterable]
+        noise, rate = cast(tuple[Array, Real], as_sampled_gaussian(asked))
+        prices = _prices_at_levels(self, noise, rate)
         return looked_up(jnp.sort(prices, axis=0).reshape(-1), row * _LEVELS + _level_of(left))
 
     def _charged(self, query: object, norms: ArrayLike, words: Array) -> Array:
@@ -183,12 +185,12 @@ def _level_ends() -> np.ndarray:
     return np.stack([np.floor(low), np.ceil(high)])
 
 
-def _prices_at_levels(filter: TablePerExampleFilter, noise: Array, rate: Array) -> Array:
+def _prices_at_levels(filter: TablePerExampleFilter, noise: Array, rate: Real) -> Array:
     """Units for each query at each level of the budget left, shape ``(queries, levels)``.
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
     """
-    good, corners = corners_of(filter.common, noise, rate)
+    good, corners = corners_of(filter.common, noise, jnp.asarray(rate))
 
     def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))

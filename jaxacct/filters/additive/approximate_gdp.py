@@ -8,14 +8,14 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
@@ -64,7 +64,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         mu = array_module(budget).sqrt(2 * budget)
         return of_gdp(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
-    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: object, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A query that costs more than what is left is refused, to the unit: `update_clipped` is for loops that can
@@ -85,7 +85,9 @@ class ApproximateGDPFilter(AdditiveFilter):
         parameters = sampled_parameters(query, self.regime)
         return _update(self.pieces, parameters, state, self.regime, False)
 
-    def update_clipped(self, query: object, state: SpentState) -> tuple[Array, SpentState, Array]:
+    def update_clipped(
+        self, query: object, state: SpentState
+    ) -> tuple[Bool[Array, "*shape"], SpentState, Float[Array, "*shape"]]:
         """Whether ``query`` may run with its contributions clipped, the state after it, and the factor of the clip.
 
         A query that costs more than what is left is *admitted* if its contributions are clipped at the factor times its

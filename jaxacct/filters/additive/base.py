@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.reasons import BaseFilter
@@ -28,22 +28,22 @@ class AdditiveFilter(BaseFilter):
     if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
     """
 
-    pieces: Any
+    pieces: PyTree
     squares: ClassVar[bool] = False
 
     def _identity(self) -> list[Array]:
         """What belongs to the filter's mark, beside its type and static fields."""
         return jax.tree.leaves(self.pieces)
 
-    def _cost(self, query: object) -> Any:
+    def _cost(self, query: object) -> PyTree:
         """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
         raise NotImplementedError
 
-    def init(self) -> Any:
+    def init(self) -> PyTree:
         """The state with nothing spent; one account for each entry of the budget's shape."""
         return jax.tree.map(amounts.empty, self.pieces)
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: PyTree) -> tuple[Bool[Array, "*shape"], PyTree]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
@@ -60,7 +60,7 @@ class AdditiveFilter(BaseFilter):
         """
         return self._charged(self._cost(query), state)
 
-    def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
+    def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         """`update` with costs instead of a query."""
         return _update(self.pieces, costs, state, self.squares)
 
@@ -68,16 +68,16 @@ class AdditiveFilter(BaseFilter):
         with jax.enable_x64(True):
             return functools.reduce(operator.and_, [cost < np.inf for cost in jax.tree.leaves(self._cost(query))])
 
-    def spent(self, state: Any) -> Any:
+    def spent(self, state: PyTree) -> PyTree:
         """The cost of all that ran, rounded up, in the caller's float type."""
         return _per_budget(_spent, self, state)
 
-    def remaining(self, state: Any) -> Any:
+    def remaining(self, state: PyTree) -> PyTree:
         """The largest cost that still fits, rounded down, in the caller's float type."""
         return _per_budget(_remaining, self, state)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: Any) -> Array:
+    def fraction(self, state: PyTree) -> Float[Array, "*shape"]:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
 
         The largest share where there are several budgets. It can pass 1 by the account's slack of 2^-40, which the
@@ -89,7 +89,7 @@ class AdditiveFilter(BaseFilter):
 
 @in_float64
 @functools.partial(jax.jit, static_argnums=3)
-def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
+def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool) -> tuple[Array, PyTree]:
     """Whether ``costs`` fit all budgets, slack included, and the accounts after them."""
     leaves, tree = jax.tree.flatten(pieces)
     fits, charged = [], []
@@ -104,7 +104,7 @@ def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, 
     return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
 
 
-def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: Any) -> Any:
+def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: PyTree) -> PyTree:
     found = jax.tree.map(functools.partial(read, squares=filter.squares), filter.pieces, state)
     return tuple(found) if isinstance(found, tuple) else found
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import inflated
@@ -24,7 +24,8 @@ from jaxacct.mechanisms.parameters import whole_steps
 
 
 def _array(value: ArrayLike) -> Array:
-    return floats(value)[1]
+    _, value = floats(value)
+    return value
 
 
 def _total(query: Composed, cost: Any) -> Any:

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p

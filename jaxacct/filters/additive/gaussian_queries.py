@@ -13,7 +13,7 @@ from jaxacct.filters.base import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms.parameters import times, whole_steps
 
-Part = tuple[Array, Array, Array]
+Part = tuple[ArrayLike, ArrayLike, ArrayLike]
 """Sensitivity, sigma and steps."""
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import jax
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts

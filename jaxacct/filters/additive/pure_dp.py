@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter

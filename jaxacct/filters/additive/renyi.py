@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative, on_host
 from jaxacct.filters import amounts
@@ -22,6 +22,9 @@ from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
+
+if TYPE_CHECKING:
+    pass
 
 _STATEMENT = (
     "The whole interaction has Rényi divergence at most rho at the one order that was fixed before the "

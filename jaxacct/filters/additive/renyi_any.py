@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -70,7 +69,7 @@ class AnyOrderFilter(AdditiveFilter):
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces, np.ndim(self.pieces) - 2)]
 
-    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
+    def update(self, query: object, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         It is charged to every order, and may run if the orders together still promise delta with it. They do as long
@@ -91,10 +90,10 @@ class AnyOrderFilter(AdditiveFilter):
         """
         return self._charged(self._cost(query), state)
 
-    def _charged(self, costs: Any, state: Any) -> tuple[Array, Any]:
+    def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         return _update(self.pieces, costs, state, self.orders)
 
-    def _cost(self, query: object) -> Any:
+    def _cost(self, query: object) -> PyTree:
         if not is_scalar_query(query):
             return _at_orders(query, self.orders)
         if np.ndim(query) < 1 or np.shape(query)[-1] != len(self.orders):
@@ -105,7 +104,7 @@ class AnyOrderFilter(AdditiveFilter):
         return not_negative(query)
 
     @amounts.rounded(up=True)
-    def spent(self, state: SpentState) -> Array:
+    def spent(self, state: SpentState) -> Float[Array, "*shape"]:
         """The admitted divergences' sum at every order, rounded up, in the caller's float type.
 
         Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted.
@@ -115,12 +114,12 @@ class AnyOrderFilter(AdditiveFilter):
         return array_module(used).where(used > _COUNTED, np.inf, spent)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: SpentState) -> Array:
+    def remaining(self, state: SpentState) -> Float[Array, "*shape"]:
         """What still fits together, in proportion to the budgets, rounded down, in the caller's float type."""
         return amounts.join(self.pieces) * _fitting(self.pieces, state, self.orders)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: SpentState) -> Array:
+    def fraction(self, state: SpentState) -> Float[Array, "*shape"]:
         """1 less the share of all budgets that still fits, rounded up, in the caller's float type."""
         return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 

@@ -31,8 +31,8 @@ class Curve(NamedTuple):
     """A family of curves with one parameter (of several orders, one for each in its last axis)."""
 
     parameter: str
-    epsilon: Callable[[Array, Array], Array]  # of the parameter and delta, rounded up; inside ``enable_x64``
-    delta: Callable[[Array, Array], Array]  # of the parameter and epsilon, likewise
+    epsilon: Callable[[Array, ArrayLike], Array]  # of the parameter and delta, rounded up; inside ``enable_x64``
+    delta: Callable[[Array, ArrayLike], ArrayLike]  # of the parameter and epsilon, likewise
     mechanism: Callable[[Array], Mechanism]  # that has the curve
     from_zero: bool = False  # whether there is an epsilon at delta 0
 
@@ -110,7 +110,7 @@ class ParameterGuarantee:
         return unchecked(PrivacyProfile, excess=concrete(excess), grid=curve.grid, bound="upper")
 
 
-def _pure_epsilon(pure: Array, delta: Array) -> Array:
+def _pure_epsilon(pure: Array, delta: ArrayLike) -> Array:
     """The inverse of `_pure_delta`: pure + log(1 - delta (1 + e^-pure)); ``pure`` itself at delta 0."""
     xp, *given = floats(pure, delta)
     pure, at = xp.broadcast_arrays(*given)
@@ -121,7 +121,7 @@ def _pure_epsilon(pure: Array, delta: Array) -> Array:
     return xp.where(pure >= 0, value, np.inf)
 
 
-def _pure_delta(pure: Array, epsilon: Array) -> Array:
+def _pure_delta(pure: Array, epsilon: ArrayLike) -> Array:
     """(e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
     Viswanath 2015); 0 from ``pure`` on.
     """

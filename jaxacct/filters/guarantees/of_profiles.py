@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, on_host

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -84,7 +84,7 @@ class ClosedFormFilter(AdditiveFilter):
             # Programs differ in last bits, and the accounts of one filter must not.
             return amounts.outward(inflated(total, 2.0**-48), "float32", up=True).astype(jnp.float64)
 
-    def _price(self, noise: Array, rate: Array) -> Array:
+    def _price(self, noise: Array, rate: Real) -> Array:
         """NaN for less noise or a larger rate than the range has; beyond its other ends the price of the end."""
         least, most, rare, often = amounts.join(self.ends)
         noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)

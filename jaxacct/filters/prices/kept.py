@@ -15,7 +15,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from jaxacct._files import is_regular, not_ones_own
 from jaxacct._progress import Report as Progress
 from jaxacct._progress import progress as terminal_progress
+from jaxacct._types import Fields
 
 
 def directory() -> pathlib.Path:
@@ -71,7 +72,7 @@ def store(key: str, arrays: dict[str, np.ndarray]) -> None:
         handle, name = tempfile.mkstemp(dir=directory(), suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                named: dict[str, Any] = {**arrays, "digest": np.array(digest(key, arrays))}
+                named: Fields = {**arrays, "digest": np.array(digest(key, arrays))}
                 np.savez(file, **named)
             os.replace(name, directory() / f"{key}.npz")
         except BaseException:

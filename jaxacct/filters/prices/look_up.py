@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, repeated
+from jaxacct._numerics.arrays import Array, Real, array_module, repeated
 from jaxacct._numerics.host import hosted
 from jaxacct._numerics.manual_axes import scan, while_loop
 from jaxacct.filters import amounts
@@ -25,11 +25,11 @@ from jaxacct.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from jaxacct.filters.prices.table import TableFilter
 
-Lines = tuple[Array, ...] | Array
+Lines = tuple[Real, ...] | Array
 """What prices a query: its (noise, rate), its lines in units, shape ``(2, ..., intervals)``, or the dearer of both."""
-Part = tuple[Lines, Array]
+Part = tuple[Lines, Real]
 """The lines of a mechanism of a query, and how often it runs."""
-Price = Callable[[int, Array], Array]
+Price = Callable[[int, Array], Real]
 """A query's price at one end (0, the left one, or 1) of an interval, infinite for none."""
 
 
@@ -52,7 +52,7 @@ def parts_in(table: TableFilter, query: object, alone: bool) -> list[Part]:
         with jax.enable_x64(True):
             gaussian = as_sampled_gaussian(part)
             inside = gaussian is not None and (online is None or _on_axes(table, *gaussian))
-        if inside:
+        if gaussian is not None and inside:
             found.append((gaussian, runs))
         elif online is not None and isinstance(part, Mechanism) and (table.records == 1 or gaussian is not None):
             asked = part if gaussian is None else charged_as(float(gaussian[0]), float(gaussian[1]), table.records)
@@ -68,14 +68,14 @@ def parts_in(table: TableFilter, query: object, alone: bool) -> list[Part]:
     return found
 
 
-def _on_axes(table: TableFilter, noise: Array, rate: Array) -> bool:
+def _on_axes(table: TableFilter, noise: Real, rate: Real) -> bool:
     """Whether a corner dominates a sampled Gaussian; True for NaN, which the table refuses."""
     sigmas, rates = axes_of(table)
     wrong = not (float(noise) > 0 and 0 <= float(rate) <= 1)
     return wrong or bool(float(noise) >= sigmas[0] and float(rate) <= rates[-1])
 
 
-def _nearest(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, Array]:
+def _nearest(table: TableFilter, noise: Real, rate: Real) -> tuple[Array, Array]:
     """The noise and the rate that a table's axes have next to these."""
     with jax.enable_x64(True):
         sigmas, rates = axes_of(table)
@@ -88,7 +88,7 @@ def _online_lines(family: Family, structure: Any, *leaves: float) -> np.ndarray:
     return lines_in_units(jax.tree.unflatten(structure, leaves), family)
 
 
-def _entry(entries: Array, place: Array) -> Array:
+def _entry(entries: Array, place: Array | np.int32) -> Array:
     """The lines of an entry; those that never fit for a position that is none."""
     xp = jnp if isinstance(place, Tracer) or isinstance(entries, jax.Array) else np
     count = np.shape(entries)[1]
@@ -149,7 +149,7 @@ def _cheapest(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, Arr
     count = prices.shape[0]
     # The position beside the price: an `argmin` that is lowered outside of float64 would have another type.
     ranks = xp.where(covers, prices * count + np.arange(count), (DEAR + 1) * count)
-    return covers.any(-1), (ranks.min(-1) % count).astype(np.int32)
+    return xp.any(covers, -1), (ranks.min(-1) % count).astype(np.int32)
 
 
 def _half(table: TableFilter) -> int:
@@ -157,17 +157,17 @@ def _half(table: TableFilter) -> int:
     return int(0.7 * (table.nodes.shape[0] - 1))
 
 
-def _prices_of(table: TableFilter, noise: Array, rate: Array) -> tuple[Array, Price]:
+def _prices_of(table: TableFilter, noise: Real, rate: Real) -> tuple[Array, Price]:
     """Whether the table has a sampled Gaussian, and its price: of the corners around it, or else of an entry."""
     xp = array_module(table, noise, rate)
-    noise, rate = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
+    both = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
     axes, some = (np.shape(x)[1] > 0 for x in (table.corners, table.entries))
-    on_axes, corners = corners_of(table, noise, rate) if axes else (np.zeros(noise.shape, bool), [])
-    listed, place = _cheapest(table, noise, rate) if some else (np.zeros(noise.shape, bool), 0)
+    on_axes, corners = corners_of(table, *both) if axes else (np.zeros(both[0].shape, bool), [])
+    listed, place = _cheapest(table, *both) if some else (np.zeros(both[0].shape, bool), 0)
     whole, entries = xp.asarray(table.corners), xp.asarray(table.entries)
 
-    def price(end: int, interval: Array) -> Array:
-        total = 0.0
+    def price(end: int, interval: Array) -> Real:
+        total: Real = 0.0
         for weight, i, k in corners:
             one = whole[end, i, k, interval].astype(np.float64)
             total = total + xp.where(weight > 0, xp.where(one < DEAR, weight * one, np.inf), 0.0)
@@ -194,7 +194,7 @@ def left_by_lines(lines: Array, nodes: Array, left: Array) -> Array:
     xp = array_module(lines, nodes, left)
     lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
 
-    def price(end: int, interval: Array) -> Array:
+    def price(end: int, interval: Array) -> Real:
         rows = xp.broadcast_to(lines[end], (*interval.shape, lines.shape[-1]))
         one = xp.take_along_axis(rows, interval[..., None], -1)[..., 0].astype(np.float64)
         return xp.where(one < DEAR, one, np.inf)
@@ -240,11 +240,11 @@ def left_after(table: TableFilter, parts: list[Part], left: Array) -> Array:
         return left
 
 
-def _once(runs: Array) -> bool:
+def _once(runs: Real) -> bool:
     return not _validate.is_traced(runs) and np.ndim(runs) == 0 and float(runs) == 1.0
 
 
-def _left_by_runs(table: TableFilter, lines: Lines, runs: Array, left: Array) -> Array:
+def _left_by_runs(table: TableFilter, lines: Lines, runs: Real, left: Array) -> Array:
     """The units left after so many runs of one part; -1 where they do not fit."""
 
     def run(left: Array) -> Array:
@@ -297,7 +297,7 @@ def _left_by_parts(table: TableFilter, parts: list[Part], left: Array) -> Array:
         for column in zip(*((*lines, runs) for lines, runs in parts), strict=True)
     )
 
-    def body(left: Array, part: Array) -> Array:
+    def body(left: Array, part: Array) -> tuple[Array, None]:
         return _left_by_runs(table, part[:2], part[2], left), None
 
     start = jnp.broadcast_to(jnp.asarray(left), shape)
@@ -307,11 +307,11 @@ def _left_by_parts(table: TableFilter, parts: list[Part], left: Array) -> Array:
 def price_halfway(table: TableFilter, parts: list[Part]) -> Array:
     """What a query costs with about half of the budget left."""
     with jax.enable_x64(True):
-        return sum(_halfway(table, lines, runs) for lines, runs in parts)
+        return cast(Array, sum(_halfway(table, lines, runs) for lines, runs in parts))
 
 
 @hosted
-def _halfway(table: TableFilter, lines: Lines, runs: Array) -> Array:
+def _halfway(table: TableFilter, lines: Lines, runs: Real) -> Array:
     xp = array_module(table, lines, runs)
     interval = xp.asarray(_half(table), np.int32)
     if isinstance(lines, tuple):

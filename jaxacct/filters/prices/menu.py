@@ -200,7 +200,7 @@ def constant_schedules(filter: TableFilter, mechanisms: Sequence[Mechanism], del
     if not isinstance(mechanisms, Sequence) or len(mechanisms) != runs.size:
         raise ValueError(f"mechanisms must be the {runs.size} that filter was made from, got {mechanisms!r:.200}")
     found = [
-        accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(0.0, 0.0)
+        accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(np.zeros(()), np.zeros(()))
         for one, n in zip(mechanisms, runs, strict=True)
     ]
     return Bounds(*(np.array([getattr(x, side) for x in found]) for side in ("lower", "upper")))

@@ -31,8 +31,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -70,12 +70,12 @@ class _Rows(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    level: Array  # int32: the last node
-    curve: Array  # (size,): U / sqrt(gamma) at the last node
-    ring: Array  # (depth, n / 2 + 1): transforms of the last nodes' curves, node j in row j % depth
-    norms: Array  # (depth,): their Euclidean norms, padded
-    last: Array  # (queries, size): X_m,i of the next level's i
-    pace: Array  # (2, size): how much U rises a node, smoothed once and twice
+    level: jax.Array  # int32: the last node
+    curve: jax.Array  # (size,): U / sqrt(gamma) at the last node
+    ring: jax.Array  # (depth, n / 2 + 1): transforms of the last nodes' curves, node j in row j % depth
+    norms: jax.Array  # (depth,): their Euclidean norms, padded
+    last: jax.Array  # (queries, size): X_m,i of the next level's i
+    pace: jax.Array  # (2, size): how much U rises a node, smoothed once and twice
 
 
 def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,12 +14,13 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand, floats, on_device
 from jaxacct._numerics.manual_axes import cond, while_loop
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import rounded_up
+from jaxacct._types import Bool, Float, Int
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
@@ -172,7 +173,7 @@ class TableFilter(BaseFilter):
         after = self._left_after(query, left)
         return _taken(left, after)
 
-    def update(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
+    def update(self, query: object, state: MenuState) -> tuple[Bool[Array, "*shape"], MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A sampled Gaussian between the axes' points is dominated by a mixture of the corners around it
@@ -223,7 +224,7 @@ class TableFilter(BaseFilter):
 
     def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
         """The units left at the least price that is certified for what is left; the table's own price is one."""
-        place, budget = position_of(query), np.int32(self.budget)
+        place, budget = position_of(query), np.asarray(self.budget, np.int32)
         if place is None:
             asked = as_mechanism(query)
             with jax.enable_x64(True):
@@ -236,15 +237,15 @@ class TableFilter(BaseFilter):
         most = int(budget) - after if after >= 0 else DEAR
         return np.asarray(max(int(left) - curves.least_price(asked, int(left), most), -1))
 
-    def spent(self, state: MenuState) -> Array:
+    def spent(self, state: MenuState) -> Int[Array, "*shape"]:
         """The units spent, int32."""
         return state.spent
 
-    def remaining(self, state: MenuState) -> Array:
+    def remaining(self, state: MenuState) -> Int[Array, "*shape"]:
         """The units left, int32."""
         return self._left(state)
 
-    def fraction(self, state: MenuState) -> Array:
+    def fraction(self, state: MenuState) -> Float[Array, "*shape"]:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
         return fraction_of(self.budget, state.spent)
 
@@ -278,11 +279,11 @@ class TableFilter(BaseFilter):
             found = [as_sampled_gaussian(part) for part, _ in parts_of(query)]
             return functools.reduce(operator.and_, [self._has(*one) for one in found if one is not None], True)
 
-    def _has(self, noise: Array, rate: Array) -> Array:
+    def _has(self, noise: Array, rate: Real) -> Array:
         """Whether some edge dominates a sampled Gaussian; inside ``enable_x64``."""
         least, most = self._edges()
-        _, noise, rate = floats(noise, rate)
-        return ((noise[..., None] >= least) & (rate[..., None] <= most)).any(-1)
+        xp, noise, rate = floats(noise, rate)
+        return xp.any((noise[..., None] >= least) & (rate[..., None] <= most), -1)
 
     def _outside(self, query: object) -> str:
         if (place := position_of(query)) is not None:

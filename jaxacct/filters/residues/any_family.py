@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
@@ -49,7 +49,7 @@ class ResidueCheck(NamedTuple):
 class ResidueFilterState(NamedTuple):
     """The budget's parameter, how many queries ran, and the filter's mark."""
 
-    parameter: Any
+    parameter: PyTree
     rounds: Array
     mark: Array | None = None
 
@@ -108,9 +108,9 @@ class ResidueFilter(BaseFilter):
         tolerance: of one step, static.
     """
 
-    parameter: Any
-    curve: Callable[[Any], PLD] = dataclasses.field(metadata={"static": True})
-    change: Callable[[Any, PLD], Any] = dataclasses.field(metadata={"static": True})
+    parameter: PyTree
+    curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True})
+    change: Callable[[PyTree, PLD], PyTree] = dataclasses.field(metadata={"static": True})
     rounds: int = dataclasses.field(metadata={"static": True})
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     relation: str = dataclasses.field(metadata={"static": True})
@@ -129,7 +129,7 @@ class ResidueFilter(BaseFilter):
         """The first parameter, in float32 as programs of either precision keep it."""
         return ResidueFilterState(*on_device((self._first(), np.zeros((), np.int32))))
 
-    def _first(self) -> Any:
+    def _first(self) -> PyTree:
         return jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
 
     def _identity(self) -> list[Array]:
@@ -141,7 +141,7 @@ class ResidueFilter(BaseFilter):
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     @in_float64
-    def update(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
+    def update(self, query: object, state: ResidueFilterState) -> tuple[Bool[Array, "*shape"], ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 
         Args:
@@ -176,27 +176,27 @@ class ResidueFilter(BaseFilter):
         xp = array_module(admitted, made, state)
         return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))
 
-    def _budget(self, parameter: Any) -> PLD:
+    def _budget(self, parameter: PyTree) -> PLD:
         """The curve at ``parameter``; of a known one by one program for all of its operations."""
         return on_host(jax.jit(self.curve)(parameter)) if at_hand(parameter) else self.curve(parameter)
 
-    def spent(self, state: ResidueFilterState) -> Any:
+    def spent(self, state: ResidueFilterState) -> PyTree:
         """The first parameter less what is left of it, entry by entry."""
         return jax.tree.map(lambda a, b: a - b, self.init().parameter, state.parameter)
 
-    def remaining(self, state: ResidueFilterState) -> Any:
+    def remaining(self, state: ResidueFilterState) -> PyTree:
         """The parameter of the budget that is left."""
         return state.parameter
 
-    def fraction(self, state: ResidueFilterState) -> Array:
+    def fraction(self, state: ResidueFilterState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over, which says nothing of the budget."""
         return state.rounds / np.float32(self.rounds)
 
 
 def residue(
-    family: Callable[[Any], PLD],
-    update: Callable[[Any, PLD], Any],
-    parameter: Any,
+    family: Callable[[PyTree], PLD],
+    update: Callable[[PyTree, PLD], PyTree],
+    parameter: PyTree,
     *,
     rounds: int,
     grid: LossGrid,

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
@@ -104,7 +104,7 @@ class GDPResidueFilter(BaseFilter):
         nothing = np.zeros(np.shape(self.mu_pieces), np.float32)
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces, nothing))
 
-    def update(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
+    def update(self, query: object, state: ResidueState) -> tuple[Bool[Array, "*shape"], ResidueState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
@@ -131,13 +131,13 @@ class GDPResidueFilter(BaseFilter):
             return on_device(_update(query, self.mu_pieces, self.delta_pieces, self.share, state))
 
     @amounts.rounded(up=True)
-    def spent(self, state: ResidueState) -> Array:
+    def spent(self, state: ResidueState) -> Float[Array, "*shape"]:
         """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
         gone = self._gone(state)
         return inflated(array_module(gone).sqrt(gone), 2.0**-50)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: ResidueState) -> Array:
+    def remaining(self, state: ResidueState) -> Float[Array, "*shape"]:
         """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
         mu, left = amounts.join(self.mu_pieces), amounts.join(state.mu)
         # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
@@ -150,7 +150,7 @@ class GDPResidueFilter(BaseFilter):
         return amounts.join(state.delta)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: ResidueState) -> Array:
+    def fraction(self, state: ResidueState) -> Float[Array, "*shape"]:
         """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
         mu = amounts.join(self.mu_pieces)
         return inflated(self._gone(state) / (mu * mu), 2.0**-50)
@@ -353,6 +353,7 @@ def gdp_residue(
         pieces = xp.where((deltas == 0)[..., None], np.float32(0.0), amounts.pieces_of(deltas))
         # A traced delta that is none leaves no budget.
         mus = xp.where((deltas >= 0) & (deltas < 1), mus, np.nan)
-        share = (1.0 / floats(steps)[1]).astype(np.float32)
+        _, runs = floats(steps)
+        share = (1.0 / runs).astype(np.float32)
         made, slack, part = on_device((amounts.pieces_of(mus), pieces, share))
         return GDPResidueFilter(made, slack, part, relation)

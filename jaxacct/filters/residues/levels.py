@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._types import Bool, PyTree
 from jaxacct.filters import amounts, prepare
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.base import Filter
@@ -44,7 +44,7 @@ class LevelsFilter(AroundFilter):
     noise: Array
     rate: Array
 
-    def update(self, query: object, state: Any) -> tuple[Array, Any]:
+    def update(self, query: object, state: PyTree) -> tuple[Bool[Array, "*shape"], PyTree]:
         """Whether ``query`` may run and the state after it: charged as the cheapest level that dominates it.
 
         A sampled Gaussian is dominated by another of no more noise and no smaller rate (data processing, and joint

@@ -6,18 +6,19 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import replaced
+from jaxacct._types import Bool, Float, Int
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.reasons import BaseFilter
@@ -33,6 +34,9 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
+
+if TYPE_CHECKING:
+    pass
 
 _MOST_STATES = 200_000
 _FREE = (
@@ -105,7 +109,7 @@ class NaturalFilter(BaseFilter):
         """The state with nothing played."""
         return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
 
-    def update(self, query: object, state: NaturalState) -> tuple[Array, NaturalState]:
+    def update(self, query: object, state: NaturalState) -> tuple[Bool[Array, "*shape"], NaturalState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -138,16 +142,16 @@ class NaturalFilter(BaseFilter):
                 return index
         raise ValueError(f"query must be a member of the declared family, or its index, got {type(query).__name__}")
 
-    def spent(self, state: NaturalState) -> Array:
+    def spent(self, state: NaturalState) -> Int[Array, "*shape"]:
         """How many queries ran, int32."""
         return jnp.sum(state.counts)
 
-    def remaining(self, state: NaturalState) -> Array:
+    def remaining(self, state: NaturalState) -> Bool[Array, " members"]:
         """Which members may still run, bool[members]."""
         members = jnp.arange(len(self.declared.family))
         return jax.vmap(lambda i: _play(self.allowed, i, state)[0])(members)
 
-    def fraction(self, state: NaturalState) -> Array:
+    def fraction(self, state: NaturalState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over."""
         return jnp.sum(state.counts) / np.float32(self.declared.rounds)
 
@@ -161,7 +165,7 @@ def _same(one: object, other: object) -> bool:
 
 
 @jax.jit
-def _play(allowed: Array, index: Any, state: NaturalState) -> tuple[Array, NaturalState]:
+def _play(allowed: Array, index: Array, state: NaturalState) -> tuple[Array, NaturalState]:
     allowed, index = jnp.asarray(allowed), jnp.asarray(index)
     # An index that is no whole number, NaN among them, matches no member.
     hit = jnp.arange(state.counts.shape[0]) == index
@@ -197,7 +201,7 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
 
 def natural(
     budget: Any,
-    family: Sequence[Any] | None = None,
+    family: Sequence[object] | None = None,
     rounds: int | None = None,
     *,
     relation: str = "add_or_remove",

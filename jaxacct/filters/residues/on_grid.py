@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import replaced, unchecked
@@ -20,6 +20,9 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
+
+if TYPE_CHECKING:
+    pass
 
 
 class ComposedState(NamedTuple):

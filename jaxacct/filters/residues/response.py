@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import erf, repeated
+from jaxacct._numerics.arrays import Array, erf, repeated
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import EPS
 

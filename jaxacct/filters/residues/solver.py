@@ -22,9 +22,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import barrier, each, floats, loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 

@@ -6,12 +6,12 @@ import dataclasses
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
+from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
@@ -68,7 +68,7 @@ class UndeclaredNaturalFilter(BaseFilter):
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    def update(self, query: object, state: ComposedState) -> tuple[Array, ComposedState]:
+    def update(self, query: object, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
         """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
 
         Args:
@@ -83,18 +83,18 @@ class UndeclaredNaturalFilter(BaseFilter):
         with jax.enable_x64(True):
             return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
 
-    def spent(self, state: ComposedState) -> Array:
+    def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
         """How many queries ran, int32."""
         return state.rounds
 
     @amounts.rounded(up=False)
-    def remaining(self, state: ComposedState) -> Array:
+    def remaining(self, state: ComposedState) -> Float[Array, "*shape"]:
         """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
         _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
         least = (join(self.room) - excess).min()
         return array_module(least).maximum(least, 0.0)
 
-    def fraction(self, state: ComposedState) -> Array:
+    def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
         """The share of the rounds that are over; 0 where any number may run."""
         return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
 
@@ -104,7 +104,7 @@ def _within(
     law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
     def within(composed: PLD) -> Array:
-        _, excess = floats(pld_excess(composed, grid))
-        return (excess <= join(room) + _ROUNDING).all()
+        xp, excess = floats(pld_excess(composed, grid))
+        return xp.all(excess <= join(room) + _ROUNDING)
 
     return admitted_if(within, law, state, grid, rounds)

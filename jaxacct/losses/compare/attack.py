@@ -6,8 +6,6 @@ advantage and power from above and the risk from below. Power at a false positiv
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -69,7 +67,7 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
         return as_arrays(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(p, 1.0 - p)), np.nan))
 
 
-def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Any) -> Any:
+def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Array) -> Array:
     if isinstance(curve, PLD):
         curve = PrivacyProfile.from_pld(curve)
     if isinstance(curve, PrivacyProfile):

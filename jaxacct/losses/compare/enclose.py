@@ -48,7 +48,7 @@ def members_of(family: Any) -> list[Any]:
     return [family]
 
 
-def common_grid(members: Sequence[Any], relation: str, grid: LossGrid | None = None) -> LossGrid:
+def common_grid(members: Sequence[object], relation: str, grid: LossGrid | None = None) -> LossGrid:
     """One lattice for all: the given one, or that of the curves (their union), or one chosen for the mechanisms."""
     if grid is not None:
         validity.check_grid(grid)
@@ -91,7 +91,7 @@ def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
 
 
 @compiled()
-def excess_of_segments(widths: Any, drops: Any, losses: Any) -> tuple[Any, Any]:
+def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of a trade-off curve's excess at ``losses`` (m,): a sum of positive terms, segment by segment.
 
     Segments have shape ``(..., n)``. Plus and minus infinity stand for the mass that only P, or only Q, has, the latter

@@ -149,7 +149,7 @@ def _exactly(mechanism: Mechanism, relation: str) -> MuRange | None:
 
 
 @compiled()
-def dominating_mu(widths: Any, drops: Any, delta: Any) -> Any:
+def dominating_mu(widths: Array, drops: Array, delta: Array) -> Array:
     xp, n = array_module(widths, drops, delta), widths.shape[-1]
     up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
     # Vertices between segments; those among the steep ones from the left, the others from the right.
@@ -160,7 +160,7 @@ def dominating_mu(widths: Any, drops: Any, delta: Any) -> Any:
         z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
-    def need(small: Any, other: Any) -> Any:
+    def need(small: Any, other: Array) -> Array:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
@@ -175,7 +175,7 @@ def dominating_mu(widths: Any, drops: Any, delta: Any) -> Any:
     return xp.maximum(xp.max(xp.where(steep | (widths + drops > 0), found, -np.inf), -1), 0.0)
 
 
-def _dominated(losses: Any, low: Any, delta: Any) -> Any:
+def _dominated(losses: Array, low: Array, delta: Array) -> Array:
     flat = low.reshape(-1, low.shape[-1])
     return mapped(lambda row: _dominated_one(losses, row[0], delta)[None], flat, 1).reshape(low.shape[:-1])
 

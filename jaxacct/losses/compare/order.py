@@ -22,6 +22,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import as_arrays, compiled, quiet_float64
 from jaxacct._numerics.log1p import log1p
+from jaxacct._types import PyTree
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.compare.enclose import Enclosed
 from jaxacct.losses.curves.trade_off import TradeOff, padded
@@ -139,7 +140,7 @@ def crossings(
         return as_arrays(_crossings(first, second, points, most))
 
 
-def refuse_nan(members: Sequence[Any]) -> None:
+def refuse_nan(members: Sequence[object]) -> None:
     """Raises ValueError if a as_arrays curve among ``members`` holds NaN."""
     for member in members:
         if families.is_curve(member) and not _validate.is_traced(member):
@@ -148,7 +149,7 @@ def refuse_nan(members: Sequence[Any]) -> None:
                     raise ValueError(f"{type(member).__name__} must hold numbers, got nan")
 
 
-def tolerance_of(tolerance: float | None, members: Sequence[Any]) -> float:
+def tolerance_of(tolerance: float | None, members: Sequence[object]) -> float:
     """``tolerance``, or what stands for None; see :func:`dominates`."""
     if tolerance is None:
         return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
@@ -232,7 +233,7 @@ def _enclosed(a: Any, b: Any, relation: str, grid: LossGrid | None) -> tuple[Arr
     return common.losses, families.enclose(a, common, relation), families.enclose(b, common, relation)
 
 
-def all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
+def all_at_slopes(members: list[TradeOff]) -> tuple[PyTree, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
     xp = array_module(rows)

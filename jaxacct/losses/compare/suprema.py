@@ -11,6 +11,7 @@ from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import added, compiled, quiet_float64, rows
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS
+from jaxacct._types import PyTree
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -101,7 +102,7 @@ def _side(members: list[Any], bound: str | None) -> str:
     return bound
 
 
-def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[Any, LossGrid]:
+def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[PyTree, LossGrid]:
     """Excess of every member as a bound from ``side``, shape ``(members, ..., size)``, on one grid."""
     grid = families.common_grid(members, relation, grid)
     found = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import float64, quiet_float64
+from jaxacct._types import Fields
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
 
@@ -37,7 +37,7 @@ def check_grid(grid: LossGrid) -> None:
         )
 
 
-def lawful(masses: Any, infinity_mass: Any, grid: LossGrid, bound: str) -> tuple[Any, Any]:
+def lawful(masses: Array, infinity_mass: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
     """Both as they are if they are a law's on ``grid``; see :class:`jaxacct.PLD`.
 
     Traced ones that are not become the loss that is always infinite (upper), or no mass at all (lower).
@@ -74,7 +74,7 @@ def _most(safe: bool) -> float:
     return _ROUNDED_UP if safe else LAW_SLACK
 
 
-def lawful_excess(excess: Any, grid: LossGrid, bound: str) -> Any:
+def lawful_excess(excess: Array, grid: LossGrid, bound: str) -> Array:
     """``excess`` as it is if it is that of a bound on ``grid``; see :class:`jaxacct.PrivacyProfile`.
 
     Traced ones that are not become no privacy (upper) or perfect privacy (lower).
@@ -113,7 +113,7 @@ def lawful_excess(excess: Any, grid: LossGrid, bound: str) -> Any:
     return excess
 
 
-def check_segments(widths: Any, drops: Any, bound: str) -> Any:
+def check_segments(widths: Array, drops: Array, bound: str) -> Array:
     """Whether each of the curves is one (shape of the batch), if they are traced; see :class:`jaxacct.TradeOff`.
 
     Raises:
@@ -163,13 +163,13 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
             raise ValueError(f"values must be {rule}, got {values[where]:g} at {place}")
 
 
-def is_profile(values: Any, losses: Any) -> Array:
+def is_profile(values: Array, losses: Array) -> Array:
     """The same conditions as one boolean for each curve, for traced values."""
     xp = array_module(values, losses)
     return ~xp.stack([broken.any(-1) for broken in _broken(values, losses, xp).values()]).any(0)
 
 
-def _broken(values: Any, losses: Any, xp: ModuleType) -> dict[str, Any]:
+def _broken(values: Array, losses: Array, xp: ModuleType) -> Fields:
     gamma = xp.exp(losses)
     identity = -xp.expm1(xp.minimum(losses, 0.0))
     # H(0) = 1 stands in front; slopes between neighbours must grow, up to the rounding of what they come from.

@@ -79,7 +79,7 @@ def _flattened(pair: Pair) -> tuple[Any, tuple[int, ...]]:
     return flattened(pair, shape, array_module(pair)), shape
 
 
-def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation: str) -> Any:
+def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation: str) -> Array:
     """Excess of a mechanism's curve at the points of ``grid``; see :meth:`PrivacyProfile.from_mechanism`.
 
     ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.
@@ -112,7 +112,7 @@ def grid_of_pld(grid: LossGrid) -> LossGrid:
     return LossGrid(grid.spacing, lowest, highest - lowest + 1)
 
 
-def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
+def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
     """Excess of a PLD's curve at the points of ``grid``, rounded to the PLD's side.
 
     With ``literal`` ("upper" or "lower") the law is taken at its word, whatever it bounds, and its curve is
@@ -124,7 +124,7 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
 
 
 @compiled("grid", "literal")
-def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Any:
+def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Array:
     bound = pld.bound if literal is None else literal
     losses, law = grid.losses, pld.float64()
     identity = -np.expm1(np.minimum(losses, 0.0))
@@ -164,7 +164,7 @@ def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, 
 
 # Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
 @compiled("bound")
-def _masses(excess: Array, h: Any, zero: Any, bound: str) -> tuple[Array, Array]:
+def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Array]:
     xp = array_module(excess, h, zero)
     steps = xp.diff(excess, axis=-1)
     # gamma_k times the slopes on either side of gamma_k; the identity's kink adds 1 at loss 0.
@@ -182,11 +182,11 @@ def _masses(excess: Array, h: Any, zero: Any, bound: str) -> tuple[Array, Array]
     return paid, xp.maximum(infinite, 0.0)
 
 
-def _paid(owed: Any) -> tuple[Array, Array]:
+def _paid(owed: Array) -> tuple[Array, Array]:
     """What is left to pay after the last mass, and the masses after each negative one was paid by the next larger."""
     if array_module(owed) is not np:
 
-        def pay(debt: Any, mass: Array) -> tuple[Array, Array]:
+        def pay(debt: Array, mass: Array) -> tuple[Array, Array]:
             rest = mass - debt
             return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
 
@@ -246,7 +246,7 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
 
 
 @compiled("bound")
-def supremum_excess(family: Any, bound: str) -> Any:
+def supremum_excess(family: Any, bound: str) -> Array:
     """Pointwise maximum over the first axis, ``(members, ..., size)`` to ``(..., size)``.
 
     From above: the maximum at the points; chords of a maximum of convex curves lie above it. From below: each cell
@@ -264,11 +264,11 @@ def supremum_excess(family: Any, bound: str) -> Any:
     return xp.concatenate([left[..., :1], xp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)
 
 
-def highest_of(members: Sequence[Any], bound: str) -> Any:
+def highest_of(members: Sequence[object], bound: str) -> Array:
     """:func:`supremum_excess` of curves of one shape."""
     return _highest_of(list(members), bound)
 
 
 @compiled("bound")
-def _highest_of(members: list[Any], bound: str) -> Any:
+def _highest_of(members: list[Any], bound: str) -> Array:
     return supremum_excess(array_module(*members).stack(members), bound)

@@ -17,6 +17,7 @@ from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves.pld_composition import composed, room
 from jaxacct.losses.grids import hockey_stick as pld_curves
@@ -54,8 +55,8 @@ class PLD:
             more than 1e-6). Traced ones of that kind have delta 1 (upper), or bound nothing (lower).
     """
 
-    masses: Array
-    infinity_mass: Array
+    masses: Float[Array, "*batch losses"]
+    infinity_mass: Float[Array, "*batch"]
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     bound: str = dataclasses.field(default="upper", metadata={"static": True})
 
@@ -164,7 +165,7 @@ class PLD:
             each = [one.self_compose(int(count)) for one, count in zip(made, counts, strict=True)]
             return functools.reduce(PLD.compose, each)
 
-    def hockey_stick(self, epsilon: ArrayLike) -> Array:
+    def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:
         """delta(epsilon) of this law: E[(1 - exp(epsilon - L))_+], rounded to the side of ``bound``.
 
         Args:
@@ -176,7 +177,7 @@ class PLD:
         _validate.finite(epsilon=epsilon)
         return _hockey_stick(self, epsilon)
 
-    def trade_off(self, alpha: ArrayLike) -> Array:
+    def trade_off(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
 
         T(alpha) = max over gamma of 1 - H(gamma) - gamma alpha with H the hockey stick (Dong, Roth, Su 2022,
@@ -195,7 +196,7 @@ class PLD:
         _validate.rate(alpha=alpha)
         return _trade_off(self, alpha)
 
-    def log_moment(self, theta: ArrayLike) -> Array:
+    def log_moment(self, theta: ArrayLike) -> Float64[Array, "*shape"]:
         """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
 
         With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.
@@ -288,7 +289,7 @@ def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
 
 
 @compiled("size", "bound")
-def _single(pair: Pair, spacing: Any, lowest: Any, size: int, bound: str) -> dict[str, Array]:
+def _single(pair: Pair, spacing: Array, lowest: Array, size: int, bound: str) -> dict[str, Array]:
     """``masses`` and ``infinity_mass`` of one run."""
     xp = array_module(pair, spacing, lowest)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
@@ -322,7 +323,7 @@ def _single(pair: Pair, spacing: Any, lowest: Any, size: int, bound: str) -> dic
     return {"masses": xp.where(more, nothing, masses), "infinity_mass": infinite}
 
 
-def _within(masses: Any, infinite: Any, largest: Any, spacing: Any, lowest: Any) -> tuple[Any, Any]:
+def _within(masses: Array, infinite: Array, largest: Array, spacing: Array, lowest: Array) -> tuple[Array, Array]:
     """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
 
     Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
@@ -349,7 +350,7 @@ def _missing(masses: Array) -> Array:
 def _wide(law: PLD) -> PLD:
     up, sign = law.bound == "upper", law._sign
 
-    def wide(x: Any) -> Any:
+    def wide(x: Array) -> Array:
         x = array_module(x).asarray(x)
         if x.dtype == np.float64:
             return x
@@ -359,23 +360,23 @@ def _wide(law: PLD) -> PLD:
 
 
 @compiled()
-def _hockey_stick(law: PLD, epsilon: Any) -> Array:
+def _hockey_stick(law: PLD, epsilon: Array) -> Array:
     return pld_curves.hockey_stick(*law._law(), float64(epsilon), law._sign)
 
 
 @compiled()
-def _trade_off(law: PLD, alpha: Any) -> Array:
+def _trade_off(law: PLD, alpha: Array) -> Array:
     return pld_curves.trade_off(*law._law(), float64(alpha), law._sign)
 
 
 @compiled()
-def _log_moment(law: PLD, theta: Any) -> Array:
+def _log_moment(law: PLD, theta: Array) -> Array:
     masses, _, grid = law._law()
     return pld_curves.log_moment(masses, grid, float64(theta), law._sign)
 
 
 @compiled()
-def _tilted(law: PLD, theta: Any) -> PLD:
+def _tilted(law: PLD, theta: Array) -> PLD:
     masses, infinity, grid = law._law()
     theta = float64(theta)
     # The normaliser rounds the other way, and the masses once more.

@@ -51,11 +51,11 @@ class Points(NamedTuple):
         cut: the mass that lies beyond ``low`` and ``high``.
     """
 
-    low: Any
-    high: Any
-    least: Any
-    most: Any
-    cut: Any
+    low: Array
+    high: Array
+    least: Array
+    most: Array
+    cut: Array
 
 
 class Room(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -14,6 +13,7 @@ from jaxacct._numerics.curve_arrays import compiled, float64, quiet_float64
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
@@ -50,7 +50,7 @@ class PrivacyProfile:
     Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022 (which functions are such curves).
     """
 
-    excess: Array
+    excess: Float[Array, "*batch losses"]
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     bound: str = dataclasses.field(default="upper", metadata={"static": True})
 
@@ -127,12 +127,12 @@ class PrivacyProfile:
         masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
         return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=self.grid, bound=self.bound)
 
-    def hockey_stick(self, epsilon: ArrayLike) -> Array:
+    def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
         _validate.finite(epsilon=epsilon)
         return _hockey_stick(self, epsilon)
 
-    def values(self) -> Array:
+    def values(self) -> Float64[Array, "*batch losses"]:
         """H at the points of the grid, shape ``(..., grid.size)``, rounded to the side of ``bound``."""
         return _values(self)
 
@@ -172,7 +172,7 @@ class PrivacyProfile:
         _validate.instance(PrivacyProfile, other=other)
         return PrivacyProfile.from_pld(self.to_pld().compose(other.to_pld()), self.grid)
 
-    def float64(self) -> Array:
+    def float64(self) -> Float64[Array, "*batch losses"]:
         """The excess in float64, widened to the side of ``bound`` where a float32 program has rounded it."""
         return _wide(self)
 
@@ -190,7 +190,7 @@ def _wide(profile: PrivacyProfile) -> Array:
 
 
 @compiled()
-def _hockey_stick(profile: PrivacyProfile, epsilon: Any) -> Array:
+def _hockey_stick(profile: PrivacyProfile, epsilon: Array) -> Array:
     at = float64(epsilon)
     return _with_identity(excess_at(_wide(profile), profile.grid, profile.bound, at), at, profile.bound)
 
@@ -200,7 +200,7 @@ def _values(profile: PrivacyProfile) -> Array:
     return _with_identity(_wide(profile), profile.grid.losses, profile.bound)
 
 
-def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
+def excess_at(excess: Array, grid: LossGrid, bound: str, epsilon: Array) -> Array:
     """E(exp(epsilon)) of the piecewise linear curve, rounded to the side of ``bound``.
 
     With x = epsilon - l_k, the position in a cell is expm1(x) / expm1(spacing); x is off by a few units of epsilon.
@@ -209,7 +209,7 @@ def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
 
 
 @compiled("bound")
-def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> Any:
+def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Array) -> Array:
     xp = array_module(excess, h, lowest, epsilon)
     sign = 1.0 if bound == "upper" else -1.0
     size = excess.shape[-1]
@@ -237,7 +237,7 @@ def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> An
     return xp.where(xp.isnan(bounded), xp.fmin(xp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
-def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
+def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
     xp = array_module(excess, epsilon)
     identity = -xp.expm1(xp.minimum(epsilon, 0.0))
     units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
@@ -246,7 +246,7 @@ def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
 
 
 @compiled("bound")
-def _excess_of_values(values: Any, losses: Any, bound: str) -> Any:
+def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
     values = float64(values)
     xp = array_module(values, losses)
     gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))

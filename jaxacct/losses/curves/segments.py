@@ -13,7 +13,7 @@ stick on the group's own side of slope 1: it costs a few units of the group's ma
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -127,7 +127,7 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     return Segments(*(xp.pad(x, (0, size - x.shape[0])) for x in (widths, drops)))
 
 
-def _greatest(values: Any, key: Any, size: int) -> Any:
+def _greatest(values: Array, key: Array, size: int) -> Array:
     """The greatest value of each key below ``size``, -inf where there is none."""
     if array_module(values, key) is not np:
         return jax.ops.segment_max(values, key, num_segments=size)

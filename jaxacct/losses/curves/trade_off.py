@@ -15,6 +15,7 @@ from jaxacct._numerics.curve_arrays import as_arrays, compiled, float64, mapped,
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves import segments
@@ -55,8 +56,8 @@ class TradeOff:
     Source: Dong, Roth, Su 2022, section 2; the residue paper's Definition 9 and Propositions 7 to 12.
     """
 
-    widths: Array
-    drops: Array
+    widths: Float[Array, "*batch segments"]
+    drops: Float[Array, "*batch segments"]
     bound: str = dataclasses.field(default="lower", metadata={"static": True})
 
     def __post_init__(self) -> None:
@@ -111,12 +112,12 @@ class TradeOff:
         excess = _excess(*arrays(self), grid.losses, bound)
         return unchecked(PrivacyProfile, excess=excess, grid=grid, bound=bound)
 
-    def trade_off(self, alpha: ArrayLike) -> Array:
+    def trade_off(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
         _validate.rate(alpha=alpha)
         return _read(*arrays(self), alpha, self.bound)[0]
 
-    def power(self, alpha: ArrayLike) -> Array:
+    def power(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """1 - f(alpha), the power of the best test at false positive rate ``alpha``, with the digits of a small one.
 
         Rounded so that it bounds from the other side: up where f is a lower bound.
@@ -124,7 +125,7 @@ class TradeOff:
         _validate.rate(alpha=alpha)
         return _read(*arrays(self), alpha, self.bound)[1]
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> tuple[Float64[Array, "*batch points"], Float64[Array, "*batch points"]]:
         """``(alpha, beta)`` of the vertices from alpha = 0 on, for pictures: sums in float64, not rounded to a side."""
         return _points(self)
 
@@ -159,7 +160,7 @@ class TradeOff:
         return replaced(self, widths=found.widths, drops=found.drops)
 
 
-def arrays(curve: TradeOff) -> tuple[Any, Any]:
+def arrays(curve: TradeOff) -> tuple[Array, Array]:
     """Both arrays in float64; where a float32 program has rounded them, moved to the safe side.
 
     Rounding two masses of a segment apart changes its slope, so scaling alone would not do: the mass that counts on
@@ -171,7 +172,7 @@ def arrays(curve: TradeOff) -> tuple[Any, Any]:
 
 
 @compiled()
-def _wide(curve: TradeOff) -> tuple[Any, Any]:
+def _wide(curve: TradeOff) -> tuple[Array, Array]:
     xp = array_module(curve)
     widths, drops = xp.asarray(curve.widths), xp.asarray(curve.drops)
     a, b = widths.astype(np.float64), drops.astype(np.float64)
@@ -188,7 +189,7 @@ def _wide(curve: TradeOff) -> tuple[Any, Any]:
     return kept_where(~(xp.isnan(a).any(-1) | xp.isnan(b).any(-1)), a, b, curve.bound)
 
 
-def kept_where(good: Any, widths: Any, drops: Any, bound: str) -> tuple[Any, Any]:
+def kept_where(good: Array, widths: Array, drops: Array, bound: str) -> tuple[Array, Array]:
     """The segments of the curves that are ``good``; of the others no privacy (lower), or one outcome (upper)."""
     xp = array_module(good, widths, drops)
     if xp is np and np.all(good):
@@ -198,7 +199,7 @@ def kept_where(good: Any, widths: Any, drops: Any, bound: str) -> tuple[Any, Any
     return tuple(xp.where(good[..., None], x, y) for x, y in zip((widths, drops), worst, strict=True))
 
 
-def padded(curve: TradeOff) -> tuple[Any, Any]:
+def padded(curve: TradeOff) -> tuple[Array, Array]:
     """The arrays, with zeros up to a power of 2 of at least 32: curves of many sizes share compiled programs."""
     widths, drops = arrays(curve)
     n, xp = widths.shape[-1], array_module(widths, drops)
@@ -207,7 +208,7 @@ def padded(curve: TradeOff) -> tuple[Any, Any]:
 
 
 @compiled("bound")
-def _of_points(alpha: Any, beta: Any, bound: str) -> Segments:
+def _of_points(alpha: Array, beta: Array, bound: str) -> Segments:
     a, b = float64(alpha), float64(beta)
     xp = array_module(a, b)
     widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
@@ -233,7 +234,7 @@ def _of_profile(profile: PrivacyProfile) -> Segments:
 
 
 @compiled()
-def _points(curve: TradeOff) -> tuple[Any, Any]:
+def _points(curve: TradeOff) -> tuple[Array, Array]:
     widths, drops = float64(curve.widths), float64(curve.drops)
     xp = array_module(widths, drops)
     alpha = xp.cumsum(widths, -1)
@@ -242,7 +243,7 @@ def _points(curve: TradeOff) -> tuple[Any, Any]:
 
 
 @compiled("size", "bound")
-def _compose(a_widths: Any, a_drops: Any, b_widths: Any, b_drops: Any, size: int, bound: str) -> Segments:
+def _compose(a_widths: Array, a_drops: Array, b_widths: Array, b_drops: Array, size: int, bound: str) -> Segments:
     leakier = bound == "lower"
     n, m = a_widths.shape[-1], b_widths.shape[-1]
 
@@ -254,7 +255,7 @@ def _compose(a_widths: Any, a_drops: Any, b_widths: Any, b_drops: Any, size: int
     return rows(one, xp.concatenate([a_widths, a_drops], -1), xp.concatenate([b_widths, b_drops], -1))
 
 
-def _lines(along: Any, across: Any) -> tuple[Any, Any, Any, Any]:
+def _lines(along: Array, across: Array) -> tuple[Array, Array, Array, Array]:
     """Where the lines that carry segments begin (``a``, ``b``), their slopes, and which of them there are.
 
     After all of them stands the line of slope 1: beyond it the other side of the curve takes over.
@@ -269,7 +270,7 @@ def _lines(along: Any, across: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @compiled("bound")
-def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
+def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array, Array]:
     """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
     alpha = float64(alpha)
     xp = array_module(widths, drops, alpha)
@@ -279,7 +280,7 @@ def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
     left = _lines(xp.where(steep, widths, 0.0), xp.where(steep, drops, 0.0))
     right = _lines(*(xp.flip(xp.where(steep, 0.0, x), -1) for x in (widths, drops)))
 
-    def values(lines: tuple[Any, Any, Any, Any], where: Any, side: float, none: float) -> Any:
+    def values(lines: tuple[Any, Any, Any, Any], where: Array, side: float, none: float) -> Array:
         a, b, slope, carrying = lines
         return xp.where(carrying, b + slope * (where - a) + side * (margin * (b + slope * (where + a))), none)
 
@@ -299,7 +300,7 @@ def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
 
 
 @compiled("bound")
-def _excess(widths: Any, drops: Any, losses: Any, bound: str) -> Any:
+def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
     xp = array_module(widths, drops, losses)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     if bound == "upper":
@@ -313,7 +314,7 @@ def _excess(widths: Any, drops: Any, losses: Any, bound: str) -> Any:
     return xp.clip(found, 0.0, limit)
 
 
-def _tails(widths: Any, drops: Any, losses: Any) -> Tails:
+def _tails(widths: Array, drops: Array, losses: Array) -> Tails:
     """Tails of the experiment's loss log(width / drop); the segments are sorted by it, upwards."""
     xp = array_module(widths, drops, losses)
     each = xp.where(drops > 0, xp.log(widths) - xp.log(drops), xp.where(widths > 0, np.inf, np.nan))

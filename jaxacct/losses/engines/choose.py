@@ -13,7 +13,7 @@ program the same formulas are compiled, in one size each.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +48,7 @@ _MANY = 512  # directions, from which on they are answered in turn
 _NARROW = 9e-7  # relative width that asks for no larger size
 
 
-def grouped(pairs: list[Pair], counts: list[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
+def grouped(pairs: Sequence[Pair], counts: Sequence[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
     ``(groups, counts)``: leaves of shape ``(batch, parts of the group)``, and ``(batch, K)`` in the order of the
@@ -64,8 +64,8 @@ def grouped(pairs: list[Pair], counts: list[Array], xp: ModuleType) -> tuple[tup
 
 def bounds(
     kind: str,
-    pairs: list[Pair],
-    counts: list[Array],
+    pairs: Sequence[Pair],
+    counts: Sequence[Array],
     goal: Array,
     most: float | None,
     xp: ModuleType,

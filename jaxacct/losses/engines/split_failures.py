@@ -13,13 +13,18 @@ better engine than their composition with an atom at infinity.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.choose import bounds
-from jaxacct.losses.engines.narrowing import Options
+from jaxacct.losses.engines.narrowing import Answer, Options
+
+if TYPE_CHECKING:
+    pass
 
 _LEAST = 1e-300  # a smaller delta than this counts as none
 
@@ -27,12 +32,12 @@ _LEAST = 1e-300  # a smaller delta than this counts as none
 def bounds_with_failures(
     kind: str,
     pairs: list[Any],
-    counts: list[np.ndarray],
-    goal: np.ndarray,
+    counts: Sequence[Array],
+    goal: Array,
     most: float | None,
     options: Options,
     sides: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Answer:
     """:func:`jaxacct.losses.engines.choose.bounds` of a concrete batch, with failures split off where there are any."""
     rest, log_survival = [], np.zeros(goal.shape)
     for pair, count in zip(pairs, counts, strict=True):
@@ -45,7 +50,7 @@ def bounds_with_failures(
         return bounds(kind, pairs, counts, goal, most, np, options, sides)
     pairs, counts = [pair for pair, _ in rest], [count for _, count in rest]
 
-    def without(goal: np.ndarray, options: Options = options) -> tuple[np.ndarray, np.ndarray]:
+    def without(goal: Array, options: Options = options) -> Answer:
         """What is left, asked by itself."""
         return bounds(kind, pairs, counts, goal, most, np, options, sides)
 

@@ -99,7 +99,7 @@ def lower_hull(x: Array, y: Array, kinks: Any = None) -> Array:
     xp = array_module(x, y, 0.0 if kinks is None else kinks)
     bend = xp.zeros_like(y) if kinks is None else xp.asarray(kinks)
 
-    def above(a: Array, b: Array, c: Any) -> Array:
+    def above(a: Array, b: Array, c: Array) -> Array:
         first, second = x[b] - x[a], x[c] - x[b]
         turn = (y[b] - y[a]) * second - (y[c] - y[b]) * first
         return turn - ((bend[b] - bend[a]) * second - (bend[c] - bend[b]) * first) >= 0
@@ -200,7 +200,7 @@ def convex_below(chords: Array, sums: CellSums, spacing: Array) -> Array:
     xp = array_module(chords, *sums, spacing)
     masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)
 
-    def mended() -> Any:
+    def mended() -> Array:
         # A spike inside a cell: the line that passes under it goes through H = 0 near the cell's right end, and the
         # envelope would lose all that is above. From the right end it loses a part of the cell's width instead.
         _, curve = at_lattice_points(chords, spacing)
@@ -220,7 +220,7 @@ def convex_below(chords: Array, sums: CellSums, spacing: Array) -> Array:
     return cond(jnp.any(masses < 0), mended, lambda: masses)
 
 
-def _pooled(masses: Array, spacing: Any) -> Array:
+def _pooled(masses: Array, spacing: Array) -> Array:
     """Non-negative masses whose curve is the lower convex envelope of the one of signed ``masses``, up to rounding."""
     xp = array_module(masses, spacing)
     n = masses.shape[0]
@@ -243,7 +243,7 @@ def _pooled(masses: Array, spacing: Any) -> Array:
     return xp.maximum(made[1:], 0.0)
 
 
-def lowered(masses: Array, spacing: Any, by: Any) -> Array:
+def lowered(masses: Array, spacing: Array, by: Array) -> Array:
     """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``, shape ``(n,)``.
 
     Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that

@@ -35,12 +35,12 @@ def at_lattice_points(masses: Array, spacing: Any) -> tuple[Array, Array]:
     return above, discounted(-xp.expm1(-spacing) * above, xp.exp(-spacing))
 
 
-def _times(rows: Any, matrix: Any) -> Any:
+def _times(rows: Any, matrix: Array) -> Array:
     """``rows @ matrix``. JAX cannot map a float64 product of matrices over an axis of a float32 program."""
     return rows @ matrix if array_module(rows, matrix) is np else (rows[..., None] * matrix).sum(-2)
 
 
-def discounted(terms: Any, factor: Any) -> Any:
+def discounted(terms: Any, factor: Array) -> Array:
     """Sums of ``terms[i] * factor ** (i - k)`` over i >= k, for every k; over the last axis.
 
     Block by block, with a triangular matrix of powers. The power of i - k is off by little more than 2 (i - k) units,
@@ -86,7 +86,7 @@ def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array,
     return xp.where(xp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 
 
-def _beyond(masses: Array, spacing: float, cell: Any) -> tuple[Array, Array]:
+def _beyond(masses: Array, spacing: float, cell: Array) -> tuple[Array, Array]:
     """The mass above the lattice points ``cell`` (from -1 on), and the finite losses' hockey stick at the next ones."""
     n, xp = masses.shape[-1], array_module(masses, cell)
     if xp is np and cell.size <= _FEW:
@@ -128,7 +128,7 @@ def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign
     return xp.where(xp.isnan(found), 0.0 if sign > 0 else most, found)
 
 
-def _log_terms(masses: Array, grid: LossGrid, theta: Any) -> tuple[Array, Array]:
+def _log_terms(masses: Array, grid: LossGrid, theta: Array) -> tuple[Array, Array]:
     """theta * loss + log(mass) and a bound on the relative error of its exponential."""
     xp = array_module(masses, theta)
     losses = (grid.lowest + np.arange(grid.size)) * grid.spacing
@@ -136,7 +136,7 @@ def _log_terms(masses: Array, grid: LossGrid, theta: Any) -> tuple[Array, Array]
 
 
 @compiled("grid", "sign")
-def log_moment(masses: Array, grid: LossGrid, theta: Any, sign: float) -> Array:
+def log_moment(masses: Array, grid: LossGrid, theta: Array, sign: float) -> Array:
     """log E[exp(theta L); L < inf], shape ``batch``, rounded to the side of ``sign``."""
     xp = array_module(masses, theta)
     terms, _ = _log_terms(masses, grid, theta)
@@ -148,7 +148,7 @@ def log_moment(masses: Array, grid: LossGrid, theta: Any, sign: float) -> Array:
 
 
 @compiled("grid", "sign")
-def tilted(masses: Array, grid: LossGrid, theta: Any, log_normaliser: Any, sign: float) -> Array:
+def tilted(masses: Array, grid: LossGrid, theta: Array, log_normaliser: Array, sign: float) -> Array:
     """Masses times exp(theta * loss - log_normaliser), rounded to the side of ``sign``."""
     xp = array_module(masses, theta, log_normaliser)
     terms, error = _log_terms(masses, grid, theta)

@@ -5,7 +5,7 @@ Nothing here is certified, and nothing that is certified depends on it: a bad pl
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,7 +125,7 @@ class _Law:
         tilts = -np.geomspace(1e-4, 1e7, 80) / t
         self.least = float((-(self._moments(tilts, slice(None)) + ALIAS) / -tilts).max())
 
-    def _moments(self, tilts: np.ndarray, own: Any) -> np.ndarray:
+    def _moments(self, tilts: np.ndarray, own: slice | np.ndarray) -> np.ndarray:
         return self.t * logsumexp(self.logs[own] + tilts[:, None] * self.values[own])
 
     def window(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.cells import cell_masses, placed, with_edge
@@ -56,7 +56,7 @@ def ratio_cells(pair: Pair) -> RatioCells:
     low = deflated(np.exp(low), UNIT * (8.0 + 4.0 * np.abs(low)))
     high = inflated(np.exp(high), UNIT * (8.0 + 4.0 * np.abs(high)))
 
-    def both(mass: np.ndarray, off: np.ndarray, first: object) -> tuple[np.ndarray, np.ndarray]:
+    def both(mass: np.ndarray, off: np.ndarray, first: Real) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of the cells' masses; the first cell, from 0 on, has what lies under all others."""
         least = np.append(deflated(first, error[0]), np.maximum(deflated(mass - off, 4.0 * UNIT), 0.0))
         most = np.append(inflated(first, 2.0 * error[0]), inflated(mass + off, 4.0 * UNIT))
@@ -108,4 +108,4 @@ def _edges(pair: Pair) -> np.ndarray:
     # A cell that is much narrower than the others only loses digits.
     wide = np.append(True, np.diff(edges) > _NARROWEST * (high - low) / edges.size)
     wide[-1] = True
-    return with_edge(edges[wide], np.asarray(pair.anchor() + 2.0 * error))
+    return np.asarray(with_edge(edges[wide], np.asarray(pair.anchor() + 2.0 * error)))

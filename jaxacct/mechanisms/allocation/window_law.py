@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp
 from jaxacct._numerics.fft_powers import difference, eta_of, product, spectrum
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.allocation.chernoff import blocks_of, mass_below, outside
@@ -90,7 +90,7 @@ class WindowLaw:
         folded[: masses.size] = tilted
         return inflated(folded.reshape(rows, -1).sum(0), UNIT * rows), kappa
 
-    def _tails(self, power: np.ndarray, bound: np.ndarray, errors: np.ndarray, alias: float, kappa: float) -> Any:
+    def _tails(self, power: Array, bound: Array, errors: Array, alias: float, kappa: float) -> Any:
         """Tail sums of the untilted law from the outer end of the window inwards, and bounds of their errors.
 
         ``power`` is the spectrum of the tilted law. With z = exp(-|theta| h) <= 1 a tail is z^j sum_i z^(i - j) w_i,

@@ -15,6 +15,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
+from jaxacct._types import PyTree
 from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
 from jaxacct.mechanisms.allocation.sums import sum_of_ratios
 from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
@@ -76,7 +77,7 @@ def tables_help(inner: Pair, relation: str) -> bool:
     return any(has_cells(pair, least) for pair in _settings(inner, shape))
 
 
-def _settings(tree: object, shape: tuple[int, ...]) -> Iterator[Any]:
+def _settings(tree: object, shape: tuple[int, ...]) -> Iterator[PyTree]:
     """``tree`` for each of the settings of ``shape``."""
     rows = flattened(tree, shape, np)
     for i in range(math.prod(shape)):

@@ -12,41 +12,48 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, by_first, shared
+from jaxacct._numerics.arrays import Array, Real, array_module, by_first, shared
 from jaxacct._numerics.rounding import UNIT
+from jaxacct._types import Float64
 
 # Methods that engines call again and again: a program holds each once for every shape.
 _SHARED = ("tails", "survey", "atoms", "sample", "max_loss", "infinity", "anchor", "loss_error")
 
 
+Edges: TypeAlias = Float64[Array, "... edges"]
+"""Losses at which something is asked, the same for all settings or others for each."""
+PerSetting: TypeAlias = Float64[Array, "*shape"]
+"""A number for each setting."""
+
+
 class Tails(NamedTuple):
-    """P- and Q-probabilities on both sides of each loss; float64, shape ``(..., edges)``.
+    """P- and Q-probabilities on both sides of each loss.
 
     ``p_above`` is P(L > loss), where an infinite loss counts, and ``p_below`` is P(L <= loss); likewise for Q. Each
     number is accurate to a relative ``error`` (an array of the same shape), so a difference of tails is taken on the
     side where they are small.
     """
 
-    p_above: Array
-    p_below: Array
-    q_above: Array
-    q_below: Array
-    error: Array
+    p_above: Float64[Array, "*settings edges"]
+    p_below: Float64[Array, "*settings edges"]
+    q_above: Float64[Array, "*settings edges"]
+    q_below: Float64[Array, "*settings edges"]
+    error: Float64[Array, "*settings edges"]
 
 
 class Survey(NamedTuple):
-    """A quadrature of the loss under P: atoms ``losses`` with ``log_masses``, shape ``(..., points)``.
+    """A quadrature of the loss under P: atoms ``losses`` with ``log_masses``.
 
     Spectrally accurate in practice, certified never.
     """
 
-    losses: Array
-    log_masses: Array
+    losses: Float64[Array, "*settings points"]
+    log_masses: Float64[Array, "*settings points"]
 
 
 class Pair:
@@ -67,7 +74,7 @@ class Pair:
                 silent = np.errstate(all="ignore")(method)
                 setattr(cls, name, shared(silent) if name in _SHARED else silent)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         """Tail probabilities at ``losses`` (increasing, finite), of shape ``(edges,)`` or ``(..., edges)``."""
         raise NotImplementedError
 
@@ -75,29 +82,29 @@ class Pair:
         """Atoms for planning."""
         raise NotImplementedError
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """How far from a loss its tails may have been evaluated, but for 8 units of the loss, shape ``(...)``.
 
         :func:`loss_room` is both.
         """
         raise NotImplementedError
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """A bound on every loss of one run, shape ``(...)``; inf where there is none, or a loss can be infinite."""
         return np.inf + self._zero()
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """P(L = inf), exact or rounded down, shape ``(...)``; ``p_above`` counts it as well."""
         return self._zero()
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The loss of the heaviest atom, where a cell of losses should end; any loss where there is none. ``(...)``.
 
         It only steers: ignoring it costs nothing but tightness.
         """
         return self._zero()
 
-    def whole(self) -> tuple[Any, Array | bool]:
+    def whole(self) -> tuple[Pair, Array | bool]:
         """``(pair, where)``: the pair without sampling, and where the rate is exactly 1, so that both are one."""
         return self, False
 
@@ -107,10 +114,10 @@ class Pair:
 
     def _zero(self) -> Array:
         """0 for every setting, NaN where a parameter is."""
-        return 0.0 * sum(jax.tree.leaves(self))
+        return cast(Array, 0.0 * sum(jax.tree.leaves(self)))
 
 
-Runs = list[tuple[Any, Array]]
+Runs = list[tuple[Any, Real]]
 """Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
 
 
@@ -147,7 +154,7 @@ def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
 
 
 @shared
-def sorted_survey(pair: Any) -> Survey:
+def sorted_survey(pair: Pair) -> Survey:
     """The pair's survey, sorted by loss. Points without mass say nothing of where mass is, and lie at the last one."""
     losses, log_masses = pair.survey()
     xp = array_module(losses)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Survey, Tails, quadrature
+from jaxacct.mechanisms.pairs.base import Edges, Survey, Tails, quadrature
 from jaxacct.mechanisms.pairs.laplace import BoundedLoss
 
 _CELLS = 128
@@ -35,7 +35,7 @@ class BoundedRangePair(BoundedLoss):
 
     epsilon: Array
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         eps = column(self.epsilon)
         xp = array_module(losses, eps)
         inside = xp.clip(losses, -eps, eps)

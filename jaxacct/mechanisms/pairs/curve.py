@@ -17,7 +17,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, repeated
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, total
-from jaxacct.mechanisms.pairs.base import Pair, Runs, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Runs, Survey, Tails, mirrored
 
 _FAR = 690.0  # -log of the smallest probability of interest
 _HALVINGS = 80
@@ -58,7 +58,7 @@ class CurvePair(Pair):
         ends = (xp.full_like(divergence, 1e-300), xp.full_like(divergence, _FAR))
         return repeated(halve, ends, _HALVINGS)[1]
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         start = self._start()
         xp = array_module(losses, start)
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
@@ -128,7 +128,7 @@ class ConcentratedPair(CurvePair):
     def _divergence(self) -> Array:
         return self.rho
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
         reach = self.rho + 2.0 * array_module(self.rho).sqrt(_FAR * self.rho)
         return UNIT * 64.0 * (2.0 * reach + 1.0)
@@ -166,7 +166,7 @@ class RenyiPair(CurvePair):
         a, divergence = column(self.order), column(self.divergence)
         return 16.0 * UNIT * a * (losses + divergence - log1p(-1.0 / a))
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """None: the tails are evaluated at the loss itself."""
         return self._zero()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, collected, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.gaussian import REACH, normal_tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
@@ -56,7 +55,9 @@ class DiscreteGaussianPair(Pair):
         if xp is not np or not np.all(steep):
             wide = xp.maximum(sigma, _NARROW)
 
-            def term(state: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, tuple[Array]]:
+            def term(
+                state: tuple[Array, Array, Array], given: tuple[Array, Array]
+            ) -> tuple[tuple[Array, Array, Array], tuple[Array]]:
                 before, hermite, scale = state  # He_{2m-2}, He_{2m-1} and sigma^(1 - 2m)
                 m, coefficient = given
                 value = coefficient * hermite * scale
@@ -67,7 +68,7 @@ class DiscreteGaussianPair(Pair):
             smooth = wide * math.sqrt(2.0 * math.pi) * normal_tails(z)[0] + first * (0.5 + terms.sum(0))
         return xp.where(steep, first * direct, smooth)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         sigma, gap = column(self.sigma), column(self.sensitivity)
         xp = array_module(sigma, gap, losses)
         last = xp.floor(losses * (sigma**2 / gap) + 0.5 * gap)
@@ -110,12 +111,12 @@ class DiscreteGaussianPair(Pair):
         log_weight = -0.5 * (away / sigma) ** 2
         return Survey((away + 0.5 * gap) * gap / sigma**2, log_weight - logsumexp(log_weight)[..., None])
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """As in ``GaussianPair``, with the noise multiplier sigma / sensitivity."""
         noise = self.sigma / self.sensitivity
         return UNIT * (16.0 + 8.0 * (REACH * noise + 1.5) / noise**2)
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """P's mode."""
         return 0.5 * (self.sensitivity / self.sigma) ** 2
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, quotient_up
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, two_sides
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends, two_sides
 from jaxacct.mechanisms.pairs.table import Atoms
 
 _GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
@@ -58,7 +58,7 @@ class DiscreteLaplacePair(Pair):
         error = UNIT * (32.0 + 4.0 * size)
         return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         scale, gap = column(self.scale), column(self.sensitivity)
         xp = array_module(scale, gap, losses)
         last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
@@ -82,14 +82,14 @@ class DiscreteLaplacePair(Pair):
         masses = xp.concatenate([below[..., :1], masses[..., :-1], last], -1)
         return Survey((2.0 * x - gap) / scale, xp.log(masses))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """sensitivity / scale, rounded up."""
         return quotient_up(self.sensitivity, self.scale)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""
         return 16.0 * UNIT * self.sensitivity / self.scale
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The atom at sensitivity / scale."""
         return self.sensitivity / self.scale

@@ -8,9 +8,17 @@ from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumex
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, two_sides
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored, two_sides
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, all_records, inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import (
+    COMPLEMENT,
+    Rated,
+    Sample,
+    all_records,
+    inner_loss,
+    log_rest,
+    mixed_loss,
+)
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
@@ -42,13 +50,13 @@ class GaussianPair(Rated, Pair):
     noise: Array
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""
         return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         rest = column(self.rest)
         xp = array_module(losses, noise, q, add)
@@ -81,16 +89,16 @@ class GaussianPair(Rated, Pair):
         base = np.concatenate([LOG_WEIGHT, np.full_like(LOG_WEIGHT, -np.inf)])
         return Survey(xp.where(add, -loss, loss), xp.where(add, base, mixture))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """log(1 / (1 - q)), rounded up, in the direction `add`, where P is the base; none in the other."""
         largest = inflated(-log_rest(self.rate, self.rest), 32.0 * UNIT)
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """mu-GDP dominates at every epsilon: a hockey stick is convex in the pair, and Q against Q has none."""
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         xp = array_module(order, self.noise, self.rate)
         whole = 0.5 * order * (order - 1.0) / self.noise**2
@@ -119,12 +127,12 @@ class GaussianPair(Rated, Pair):
         value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
         loss = mixed_loss(-0.5 / self.noise**2, self.rate, self.rest)
         return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """Backward error of ``_outcome``, where a float64 can weigh it, and of the parameters.
 
         docs/proofs/parameters.md, lemma 4.

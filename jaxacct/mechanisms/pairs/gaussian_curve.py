@@ -8,7 +8,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct._numerics.arrays import Array, Real, array_module, erfc
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -43,7 +43,7 @@ def _mills(a: Array, mu: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
+def log_delta_bounds(mu: Real, epsilon: Real) -> tuple[Array, Array]:
     """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
     xp = array_module(mu, epsilon)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -53,7 +53,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     wide = mu > _WIDE * xp.maximum(far, 1.0)
     mills = _mills(far, xp.where(wide, np.inf, mu))
     bulky = xp is not np or bool(np.any(a < -1.0))
-    rest: Array = 0.0
+    rest: Real = 0.0
     if bulky or np.any(wide):
         rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
         mills = xp.where(wide, mills - rest, mills)

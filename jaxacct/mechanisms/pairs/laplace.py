@@ -7,7 +7,7 @@ import math
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, legendre_rule, quadrature
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends, legendre_rule, quadrature
 
 _NODES = 128  # of a survey, for each piece of the losses
 
@@ -17,11 +17,11 @@ class BoundedLoss(Pair):
 
     epsilon: Array
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """eps."""
         return array_module(self.epsilon).asarray(self.epsilon)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The rounding of eps, and those of eps - l and eps + l, which count as one of the loss."""
         return 8.0 * UNIT * self.max_loss()
 
@@ -45,7 +45,7 @@ class LaplacePair(BoundedLoss):
 
     epsilon: Array
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the formulas of the docstring, cancelled by hand nowhere."""
         eps = column(self.epsilon)
         xp = array_module(losses, eps)
@@ -66,6 +66,6 @@ class LaplacePair(BoundedLoss):
         atoms, half = [-eps, eps], -math.log(2.0)
         return Survey(xp.concatenate([*losses, *atoms], -1), xp.concatenate([*logs, half - eps, half + 0.0 * eps], -1))
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The atom at eps."""
         return self.max_loss()

@@ -8,7 +8,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, iterated, logs
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_STEP, LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
@@ -68,7 +68,7 @@ class MixturePair(Pair):
         better = xp.where(off <= _ACCEPTED * roundings(better, goal, s, noise), better, np.nan)
         return xp.where(m == -np.inf, -np.inf, better)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
         xp = array_module(losses, noise, add, s, v)
@@ -115,19 +115,19 @@ class MixturePair(Pair):
         s, v, rate = self._components()
         return mixed_loss(_moving_loss(outcomes, s, v, column(self.noise))[0], column(rate.value), column(rate.rest))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """-log of the weight of sensitivity 0, rounded up, in the direction `add`, where P is the base; or none."""
         least = log_rest(*self._components()[2])
         largest = inflated(-least, (16.0 + 2.0 * self._units()) * UNIT)
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh, and the weights'."""
         largest = self._components()[0].max(-1)
         size = largest * (REACH * self.noise + 2.0 * largest) / self.noise**2
         return UNIT * (128.0 + 3.0 * self._units() + 3.0 * _ACCEPTED * (1.0 + size))
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         s, v, rate = self._components()
         xp = array_module(order, s, v)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import PerSetting
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
 
@@ -49,6 +50,6 @@ class ResponsePair(Tabulated):
         )
         return left, self.delta
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The atom at eps."""
         return array_module(self.epsilon).asarray(self.epsilon)

@@ -10,7 +10,9 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails
+
+_REVEALED = (1.0, 0.0, 0.0, 1.0, 0.0)  # tails where P's loss is infinite and Q's minus infinity
 
 
 @mechanism
@@ -32,13 +34,12 @@ class RevealedPair(Pair):
     rest: Array
     doubt: Array
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
-        # Where everything is revealed, P's loss is infinite and Q's minus infinity.
-        second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
-        xp = array_module(first.error, second.error)
+        second = _REVEALED if self.second is None else self.second.tails(losses)
+        xp = array_module(first.error, second[4])
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
-        return Tails(*mixed, error=xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
+        return Tails(*mixed, error=xp.maximum(first.error, second[4]) + column(self.doubt) + 4.0 * UNIT)
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
@@ -56,17 +57,17 @@ class RevealedPair(Pair):
         first, second = getattr(self.first, name)(), getattr(self.second, name)()
         return array_module(first, second).maximum(first, second) + 0.0 * self.weight
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """The larger one."""
         return self._larger("max_loss") if self.second is not None else np.inf + 0.0 * (self.weight + self.anchor())
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """Where Gaussians dominate both, the larger one dominates the mean; inf where none is known."""
         if not (hasattr(self.first, "gaussian_mu") and hasattr(self.second, "gaussian_mu")):
             return np.inf + 0.0 * (self.weight + self.anchor())
         return self._larger("gaussian_mu")
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
         if self.second is None:
             return np.inf + 0.0 * (order + self.weight)
@@ -74,17 +75,17 @@ class RevealedPair(Pair):
         xp = array_module(first, second)
         return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.weight) + first, xp.log(self.weight) + second) + 1e-11
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The larger one, and what the doubt about probabilities moves a loss by."""
         own = self.first.loss_error() if self.second is None else self._larger("loss_error")
         return own + 2.0 * self.doubt + 0.0 * self.weight
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """The mean of both; rounded down."""
         second = 1.0 if self.second is None else self.second.infinity()
         return deflated(self.rest * self.first.infinity() + self.weight * second, self.doubt + 8.0 * UNIT)
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """That of the first."""
         return self.first.anchor() + 0.0 * self.weight
 
@@ -106,7 +107,7 @@ class RescaledPair(Pair):
     offset: Array
     doubt: Array
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         inner = self.pair.tails(losses - column(self.offset))
         xp = array_module(inner.error, self.offset)
         scale = column(xp.exp(-self.offset))
@@ -117,25 +118,25 @@ class RescaledPair(Pair):
         losses, log_masses = self.pair.survey()
         return Survey(losses + column(self.offset), log_masses)
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; rounded up."""
         found = self.pair.max_loss() + self.offset + self.doubt
         return found + 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
         xp = array_module(order, self.offset)
         moved, room = (order - 1.0) * self.offset, xp.abs(order - 1.0) * self.doubt
         return self.pair.log_moment(order) + moved + room + 4.0 * UNIT * (1.0 + xp.abs(moved))
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """That of the pair and of the offset, and what subtracting it loses of a loss of its size."""
         offset = array_module(self.offset).abs(self.offset)
         return self.pair.loss_error() + self.doubt + 16.0 * UNIT * (1.0 + offset)
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """That of the pair."""
         return self.pair.infinity() + 0.0 * self.offset
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         return self.pair.anchor() + self.offset

@@ -10,8 +10,9 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends
 from jaxacct.mechanisms.pairs.sampled_loss import (
+    COMPLEMENT,
     Rated,
     Sample,
     all_records,
@@ -45,9 +46,9 @@ class SampledPair(Rated, Pair):
     inner: Any
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(losses, q, add)
         m = inner_loss(xp.where(add, -losses, losses), q, rest)
@@ -71,7 +72,7 @@ class SampledPair(Rated, Pair):
         """What the pair is made of."""
         return Sample(self.inner, self.rate, self.rest, self.reverse)
 
-    def whole(self) -> tuple[Any, Array]:
+    def whole(self) -> tuple[Pair, Array]:
         """The inner pair; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.inner, all_records(self)
 
@@ -136,22 +137,22 @@ class SampledPair(Rated, Pair):
         left = xp.where(add, -np.inf, xp.log(unseen) + least)
         return Survey(xp.concatenate([losses, lowest], -1), xp.concatenate([masses, left], -1))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; at most log(1 / (1 - rate)) in the direction `add`."""
         largest, add = self.inner.max_loss(), self.reverse > 0.5
         xp = array_module(largest, add)
         found = mixed_loss_up(xp.where(add, -largest, largest), self.rate, self.rest, add)
         return array_module(found, add).where(add, -found, found)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
         return self.inner.loss_error() + 160.0 * UNIT
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
         straight = deflated(self.rate * self.inner.infinity(), (2.0 + RATE_UNITS) * UNIT)
         return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rest > 0.0), 0.0, straight)
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The image of the inner one."""
         return self._outer(self.inner.anchor(), self.rate, self.rest, self.reverse > 0.5)

@@ -7,11 +7,11 @@ If L = log dP/dQ then log d((1 - q) Q + q P)/dQ = log(1 - q + q e^L): increasing
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, array_module, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair
@@ -28,6 +28,10 @@ class Sample(NamedTuple):
     rate: Array
     rest: Array
     reverse: Array
+
+
+COMPLEMENT = cast(Array, None)
+"""The default of a pair's ``rest``, in whose place `Rated` puts 1 - rate."""
 
 
 class Rated:
@@ -79,7 +83,7 @@ def _rounding(loss: Array, rate: Array, found: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) -> Array:
+def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array | bool = False) -> Array:
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
     xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)
@@ -88,7 +92,7 @@ def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) ->
 
 
 @np.errstate(all="ignore")
-def mixed_loss_error(loss: Array, off: Array, rate: Array, found: Array) -> Array:
+def mixed_loss_error(loss: Array, off: Real, rate: Array, found: Array) -> Array:
     """A bound on how far ``found``, the ``mixed_loss`` of ``loss``, is off where ``loss`` is off by ``off`` itself.
 
     The derivative in the loss is the share of ``rate e^loss`` in its sum: the rate itself, or next to it, for losses

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import TypeVar, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, shared, take
+from jaxacct._numerics.arrays import Array, Real, array_module, column, logsumexp, ranks, shared, take
 from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
+
+_Kind = TypeVar("_Kind", bound=Array)
+_Number = TypeVar("_Number", bound=Real)
 
 LEAST = 1e-290
 """The smallest mu: its outcomes' ratios are floats."""
@@ -44,7 +48,7 @@ class SkellamPair(Pair):
     mu: Array
     sensitivity: Array
 
-    def _size(self, order: Array = 0.0) -> int:
+    def _size(self, order: Real = 0.0) -> int:
         """M: outcomes from -M to M are in the window."""
         if array_module(self.mu, self.sensitivity, order) is not np:
             return _TRACED
@@ -76,7 +80,7 @@ class SkellamPair(Pair):
         error = 3.0 * UNIT * (start + 2.0) + roundings * UNIT * (2.0 - logs[..., -1:]) + left
         return logs, error
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)
@@ -148,7 +152,7 @@ class SkellamPair(Pair):
         log_mass = xp.where(inside, log_mass, -np.inf)
         return Survey(losses + 0.0 * mu, log_mass - logsumexp(log_mass)[..., None])
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """An upper bound of log E_Q[(P/Q)^order], order > 1, which broadcasts with the leaves; inf where none is known.
 
         The terms p(x - D)^a p(x)^(1 - a) of the window, and bounds of what lies outside (docs/proofs/families.md).
@@ -170,18 +174,18 @@ class SkellamPair(Pair):
         total = xp.maximum(total, 0.0) + margin
         return xp.where(xp.isnan(total) | ~(a > 1.0), np.inf, total)[..., 0]
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """Two logarithms and their difference; shifts of less than an outcome move no mass."""
         logs, error = self._logs(self._size())
         return (2.0 * error + 4.0 * UNIT * (2.0 - logs[..., -1:]))[..., 0]
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """P's mode."""
         logs, _ = self._logs(self._size())
         return -_at(logs, column(self.sensitivity))[..., 0]
 
 
-def outcomes(mu: Array, gap: Array) -> Array:
+def outcomes(mu: Array, gap: Real) -> Array:
     """A window that leaves out exp(-710) at most, by Bernstein's inequality, and room for the shift on either side."""
     third = _EXPONENT / 3.0
     return 2.0 * gap + 2.0 + third + array_module(mu).sqrt(third**2 + 4.0 * _EXPONENT * mu)
@@ -221,13 +225,13 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Array:
+def _first(mu: _Number, x: int) -> _Number:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
-    return half + (half * half + 1.0) ** 0.5
+    return cast(_Number, half + (half * half + 1.0) ** 0.5)
 
 
-def _running_sums(values: Array) -> Array:
+def _running_sums(values: _Kind) -> _Kind:
     """0, and the sums up to each entry of numbers of one sign: two short sums of the root's length, not a long one."""
     xp, size = array_module(values), values.shape[-1]
     width = math.isqrt(size) + 1

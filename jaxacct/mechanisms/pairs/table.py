@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, pick, ranks, take
+from jaxacct._numerics.arrays import Array, Real, array_module, column, pick, ranks, take
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails
 
 LEAST = 1e-307
 """Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
@@ -26,9 +26,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Array
+    error: Real
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Array
+    loss_error: Real
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
@@ -48,7 +48,7 @@ class Window(NamedTuple):
     rest_q: Array
 
 
-def lists_outcomes(pair: Any) -> bool:
+def lists_outcomes(pair: Pair) -> bool:
     """Whether ``pair`` has few outcomes, and a method ``atoms()`` that lists them."""
     return hasattr(pair, "lists_outcomes") and pair.lists_outcomes()
 
@@ -67,7 +67,7 @@ class Tabulated(Pair):
         """The pair itself, computed from the parameters or from a stored table."""
         raise NotImplementedError
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         atoms = self.atoms()
         xp = array_module(atoms.losses, losses)
         at_most = ranks(atoms.losses, losses)
@@ -91,19 +91,19 @@ class Tabulated(Pair):
         log_masses = xp.where(seen, xp.log(xp.where(seen, atoms.p, 1.0)), -np.inf)
         return Survey(xp.where(finite, atoms.losses, 0.0), log_masses)
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """The largest loss that has any probability; rounded up."""
         atoms = self.atoms()
         xp = array_module(atoms.losses)
         largest = xp.where(atoms.p > 0, atoms.losses, -np.inf).max(-1)
         return xp.where(xp.isnan(atoms.p.sum(-1)), np.nan, largest + self.loss_error())
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """That of the atoms."""
         atoms = self.atoms()
         return array_module(atoms.losses).broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """The mass of the outcomes that Q never has."""
         atoms = self.atoms()
         xp = array_module(atoms.losses)
@@ -111,7 +111,7 @@ class Tabulated(Pair):
         error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
         return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The heaviest atom's loss."""
         atoms = self.atoms()
         xp = array_module(atoms.losses)

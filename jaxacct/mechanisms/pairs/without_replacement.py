@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, rest_at_zero
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, rest_at_zero
 
 
 @mechanism
@@ -25,11 +25,11 @@ class WithoutReplacementPair(Pair):
     above: Any
     below: Any
 
-    def whole(self) -> tuple[Any, Array | bool]:
+    def whole(self) -> tuple[Pair, Array | bool]:
         """That of the first half, which a symmetric pair without sampling is itself."""
         return self.above.whole()
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         above, below = self.above.tails(losses), self.below.tails(losses)
         xp = array_module(losses, above.p_above)
         return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
@@ -43,26 +43,26 @@ class WithoutReplacementPair(Pair):
         log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
         return rest_at_zero(losses, log_masses)
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         return self.above.max_loss()
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         above, below = self.above.loss_error(), self.below.loss_error()
         return array_module(above, below).maximum(above, below)
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """The larger one, where Gaussians dominate both; inf where none is known."""
         if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
             return np.inf + self._zero()
         above, below = self.above.gaussian_mu(), self.below.gaussian_mu()
         return array_module(above, below).maximum(above, below)
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         above, below = self.above.log_moment(order), self.below.log_moment(order)
         return (1.0 + 1e-12) * array_module(above, below).logaddexp(above, below)
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         return self.above.infinity()
 
     def _zero(self) -> Array:

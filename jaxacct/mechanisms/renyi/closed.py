@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -47,7 +47,7 @@ def guarded(value: Array, parameter: Array, order: Array) -> Array:
 
 
 @hosted
-def pure_divergence(epsilon: Array, order: Array, categories: Array = 2.0) -> Array:
+def pure_divergence(epsilon: Array, order: Array, categories: Real = 2.0) -> Array:
     """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them

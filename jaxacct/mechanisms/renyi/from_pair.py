@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
@@ -50,7 +51,7 @@ def sampled_moment(inner: Curve, rate: Array, order: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def from_pair(pair: Pair, order: Array, log_moment: Curve) -> Array:
+def from_pair(pair: Pair, order: ArrayLike, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, Real, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -147,7 +147,7 @@ def gaussian_divergence(mu: Array, order: Array) -> Array:
 
 
 @hosted
-def mu_of_noise(sigma: Array, sensitivity: Array = 1.0) -> Array:
+def mu_of_noise(sigma: Array, sensitivity: Real = 1.0) -> Array:
     """sensitivity / sigma, rounded up; NaN where either is invalid."""
     xp, sigma, sensitivity = floats(sigma, sensitivity)
     good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)

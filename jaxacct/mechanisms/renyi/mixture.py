@@ -13,6 +13,7 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct._types import PyTree
 from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
@@ -84,7 +85,7 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
 
     `add_or_remove` is the larger of both directions.
     """
-    leaves: Any = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
+    leaves: PyTree = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
     xp = array_module(leaves)
     shape = np.broadcast_shapes(*settings_shapes(leaves))
     noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -124,7 +124,7 @@ class PoissonSampled(Mechanism):
     def _witness(self, relation: str) -> Mechanism:
         return of_witness(self, relation)
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Real]:
         # A sample of a sample is one at the product of the rates, which the pair has as well.
         rates, inner = self._nesting()
         inner_rare, inner_total = inner._rarely_sampled(steps)

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
@@ -85,5 +85,5 @@ class Shuffled(Mechanism):
         xp, batches = floats(whole_number(self.batches))
         return xp.where(batches >= 1.0, found, np.inf)
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Real]:
         return self.mechanism._rarely_sampled(steps)

@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 
 MODELS = ("linear", "mlp", "conv")
 
@@ -27,9 +28,9 @@ class Network(NamedTuple):
             scalar.
     """
 
-    params: Any
-    logits: Callable[[Any, jax.Array], jax.Array]
-    loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
+    params: PyTree
+    logits: Callable[[PyTree, jax.Array], jax.Array]
+    loss: Callable[[PyTree, tuple[jax.Array, jax.Array]], jax.Array]
 
 
 def from_flax(model: object, variables: object = None) -> Network:
@@ -47,7 +48,7 @@ def from_flax(model: object, variables: object = None) -> Network:
     """
     params, logits = _nnx(model) if isinstance(model, nnx.Module) else _linen(model, variables)
 
-    def loss(params: Any, example: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def loss(params: PyTree, example: tuple[jax.Array, jax.Array]) -> jax.Array:
         x, y = example
         scores = logits(params, x[None])[0]
         return optax.softmax_cross_entropy_with_integer_labels(scores, y)
@@ -55,7 +56,7 @@ def from_flax(model: object, variables: object = None) -> Network:
     return Network(params, logits, loss)
 
 
-def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]:
+def _nnx(model: nnx.Module) -> tuple[PyTree, Callable[[PyTree, jax.Array], jax.Array]]:
     graph, params, rest = nnx.split(model, nnx.Param, ...)
     _only_parameters(
         {type(leaf).__name__ for leaf in jax.tree.leaves(rest, is_leaf=lambda v: isinstance(v, nnx.Variable))}
@@ -63,7 +64,7 @@ def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]
     return params, lambda params, x: nnx.merge(graph, params, rest)(x)
 
 
-def _linen(model: object, variables: object) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
+def _linen(model: object, variables: object) -> tuple[PyTree, Callable[[PyTree, jax.Array], Any]]:
     from flax import linen
 
     if not isinstance(model, linen.Module):

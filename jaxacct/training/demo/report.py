@@ -10,10 +10,13 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct._types import Fields
 from jaxacct.filters import Filter
 from jaxacct.mechanisms import Composed
 from jaxacct.training.budget import Budget
@@ -28,7 +31,7 @@ from jaxacct.training.schedules import step_mechanism
 _MOST_DISTINCT = 32
 _COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
 
-Report: TypeAlias = dict[str, Any]
+Report: TypeAlias = Fields
 
 
 def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Composed | None:
@@ -97,7 +100,7 @@ def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, d
     }
     label = f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance"
     taken = {"is_bound": not why, "label": label}
-    renyi, bounds = 0.0, jaxacct.Bounds(0.0, 0.0)
+    renyi, bounds = 0.0, jaxacct.Bounds(np.zeros(()), np.zeros(()))
     if drawn is None:
         exact, snapped = realised_mechanism(records), realised_mechanism(records, _MOST_DISTINCT)
         if exact is not None and snapped is not None:
@@ -130,8 +133,8 @@ def make_report(
     budget: Budget,
     *,
     delta: float,
-    data: dict[str, Any],
-    settings: dict[str, Any],
+    data: Fields,
+    settings: Fields,
     seeded: bool,
 ) -> Report:
     """The report of a run as plain Python values: released numbers and public settings only.

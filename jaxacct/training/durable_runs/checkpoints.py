@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._files import refuse_special_in
 from jaxacct._numerics.arrays import Array
+from jaxacct._types import Fields
 from jaxacct.training.checks import Tree
 
 Leaves: TypeAlias = dict[str, Array]
@@ -66,7 +67,7 @@ class Checkpoints:
         )
         self._manager.wait_until_finished()
 
-    def restore(self, step: int, like: Tree) -> tuple[Tree, dict[str, Any]]:
+    def restore(self, step: int, like: Tree) -> tuple[Tree, Fields]:
         """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes."""
         leaves = _named(like)
         args = self._ocp.args

@@ -8,13 +8,14 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxacct._files import as_path, refuse_special, sync_folder
+from jaxacct._types import Fields
 from jaxacct.training.durable_runs import mark
 from jaxacct.training.durable_runs.mark import Mark
 
-Record: TypeAlias = dict[str, Any]
+Record: TypeAlias = Fields
 """What one line holds: JSON, with a ``kind`` in the journal of a run."""
 
 

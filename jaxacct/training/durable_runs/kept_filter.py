@@ -6,15 +6,19 @@ import dataclasses
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from jaxacct._files import is_regular
+from jaxacct._types import Fields
 from jaxacct.filters.base import ExamplesFilter
 from jaxacct.filters.marks import belongs
 from jaxacct.ledger import LedgerError, canonical
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 FILE = "filter.json"
 RELATION = "add_or_remove"
@@ -22,7 +26,7 @@ _DELTA = 1e-5
 _MOST = 2**28  # bytes
 
 
-def write(filter: Any, folder: Path) -> None:
+def write(filter: Filter, folder: Path) -> None:
     """Writes ``filter`` into ``folder``; nothing where no file can hold it, as `verify` then says."""
     text = _text(filter)
     if text is not None:
@@ -48,7 +52,7 @@ def read(folder: Path) -> Any:
         raise ValueError(f"{FILE} holds no filter: {problem!s:.200}") from None
 
 
-def promise(filter: Any, delta: object = None) -> dict[str, Any]:
+def promise(filter: Filter, delta: object = None) -> Fields:
     """What a filter promises for a whole run, in words and numbers: for ``settings``, and for people.
 
     ``delta`` is where epsilon is quoted; without it, the filter's own delta, or 1e-5 for one that has none.
@@ -90,7 +94,7 @@ def _static(part: object) -> object:
     return type(part).__name__, static, inner
 
 
-def _text(filter: Any) -> str | None:
+def _text(filter: Filter) -> str | None:
     """The filter as text; None for one with a budget for each example, or that cannot be read back as it is."""
     if isinstance(filter, ExamplesFilter):
         return None

@@ -19,7 +19,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +27,7 @@ from jax.sharding import Mesh
 
 from jaxacct import _validate
 from jaxacct._files import as_path
+from jaxacct._types import Fields
 from jaxacct.filters import Filter, check_state
 from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs import kept_filter
@@ -207,7 +207,7 @@ def durable_run(
     every: int = 50,
     ahead: int = 1,
     keys: Callable[[int], RootKeys] = lambda attempt: fresh_keys(),
-    settings: dict[str, Any] | None = None,
+    settings: Fields | None = None,
 ) -> Iterator[DurableRun]:
     """Opens a run whose spent budget survives being killed at any moment, in ``folder``::
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxacct._types import Fields, PyTree
 from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal, Record
@@ -83,11 +83,11 @@ class SharedCheckpoints:
         """As `Checkpoints.save`; ``tree`` is the same on every device."""
         led(lambda: self._checkpoints.save(step, jax.tree.map(np.asarray, tree), notes))
 
-    def restore(self, step: int, like: Tree) -> tuple[Tree, dict[str, Any]]:
+    def restore(self, step: int, like: Tree) -> tuple[Tree, Fields]:
         """As `Checkpoints.restore`; the tree lies on every device of the mesh."""
         trees = [jax.tree.map(np.asarray, like)]
 
-        def read() -> dict[str, Any]:
+        def read() -> Fields:
             tree, notes = self._checkpoints.restore(step, trees[0])
             trees.append(tree)
             return notes
@@ -110,7 +110,7 @@ class SharedCheckpoints:
         return self._own
 
 
-def mesh_of(state: Any) -> Mesh:
+def mesh_of(state: PyTree) -> Mesh:
     """The mesh of all processes on which ``state`` lies. Raises ValueError where it lies on one process alone."""
     sharding = getattr(state.step, "sharding", None)
     held = {device.process_index for device in getattr(sharding, "device_set", ())}

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients import fixed_point
@@ -44,7 +45,7 @@ def global_norm(tree: object) -> jax.Array:
     return jnp.sqrt(jnp.sum(squares)) / scale
 
 
-def per_example_gradients(loss: Loss[Params], params: Params, examples: object, *, has_aux: bool = False) -> Any:
+def per_example_gradients(loss: Loss[Params], params: Params, examples: object, *, has_aux: bool = False) -> PyTree:
     """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
 
     Private, as what ``has_aux`` adds is: ``(gradients, aux)``, with a leading axis of the batch in ``aux`` too.
@@ -131,7 +132,7 @@ def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(total) & (target > 0) & (unit > 0), factor, 0.0)
 
 
-def _with_count(gradients: object, clip: AdaptiveClip) -> tuple[Any, jax.Array]:
+def _with_count(gradients: object, clip: AdaptiveClip) -> tuple[PyTree, jax.Array]:
     """Gradients clipped to the norm of ``clip``, and beside each the coordinate that counts it; row by row."""
     factors = _factors(gradients, jnp.asarray(clip.norm, jnp.float32), jnp.float32(1.0))
     side = jnp.where(factors > 0, jnp.where(factors == 1, clip.weight, -clip.weight), 0.0)

@@ -105,7 +105,7 @@ def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr:
     return equation.params["jaxpr"] if "jaxpr" in equation.params else equation.params["call_jaxpr"]
 
 
-def _evaluated(jaxpr: core.Jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+def _evaluated(jaxpr: core.Jaxpr, constants: Sequence[object], arguments: Sequence[object]) -> list[Any]:
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *arguments], strict=True))
 
     def value(atom: core.Var | core.Literal) -> Any:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 
 LOW_BITS = 12
 _MOST_PIECE = 2**18
@@ -35,8 +35,8 @@ class FixedPointSum:
         size: the most vectors that the sum may ever hold; it fixes the limbs' scale. Static.
     """
 
-    high: Any
-    low: Any
+    high: PyTree
+    low: PyTree
     size: int
 
 
@@ -117,7 +117,7 @@ def over_devices(total: FixedPointSum, axis: str) -> FixedPointSum:
     return _map_limbs(lambda high, low: _carry(jax.lax.psum(high, axis), jax.lax.psum(low, axis)), total)
 
 
-def released(total: FixedPointSum, unit: ArrayLike) -> Any:
+def released(total: FixedPointSum, unit: ArrayLike) -> PyTree:
     """The sum as a float32 pytree, times ``unit`` (the clip norm). Only for a sum that holds its noise."""
     bits = high_bits(total.size)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics import manual_axes
 from jaxacct._numerics.float32 import no_less
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.fixed_point import FixedPointSum
@@ -49,7 +49,7 @@ def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: Arr
     return sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
 
 
-def gaussian_tree(key: jax.Array, shapes: object) -> Any:
+def gaussian_tree(key: jax.Array, shapes: object) -> PyTree:
     """Independent N(0, 1) entries, float32, shaped like the pytree ``shapes``: one vector, cut into its leaves.
 
     Each entry is half a sum of four of JAX's normals. One float32 normal stops at 5.4 standard deviations
@@ -71,7 +71,7 @@ def gaussian_tree(key: jax.Array, shapes: object) -> Any:
     return jax.tree.unflatten(structure, cut)
 
 
-def add_gaussian_noise(key: jax.Array, total: FixedPointSum, sigma: ArrayLike, clip_norm: ArrayLike) -> Any:
+def add_gaussian_noise(key: jax.Array, total: FixedPointSum, sigma: ArrayLike, clip_norm: ArrayLike) -> PyTree:
     """The release: ``total`` plus N(0, (sigma * clip_norm)^2) on every coordinate, a float32 pytree.
 
     The noise is added to the exact sum and the result converted to floating point afterwards, so rounding is

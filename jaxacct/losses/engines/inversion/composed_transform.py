@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, array_module, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.inversion.transform import Transform, transform
@@ -47,7 +47,7 @@ class PartTransform(NamedTuple):
     counts: Array
 
 
-def times(counts: Array, value: Array) -> Array:
+def times(counts: Array, value: Real) -> Array:
     """``counts * value``, and 0 for parts that never run; NaN stays NaN."""
     return array_module(counts, value).where(counts != 0, counts * value, 0.0)
 
@@ -75,7 +75,7 @@ def composition(parts: list[PartTransform], spacing: Array) -> Composition:
     unit = UNIT * (8.0 + sum(part.counts.shape[1] for part in parts))  # sums over the parts round once a part
     nodes = parts[0].transform.real.shape[-1]
     checks = checked(nodes)
-    log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = left = 0.0
+    log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = left = cast(Array, 0.0)
     for law, found, counts in parts:
         terms, means, many = times(counts, law.log_total), times(counts, law.mean), counts[..., None]
         log_total, size = log_total + terms.sum(-1), size + xp.abs(terms).sum(-1)

@@ -14,12 +14,12 @@ Every array has a leading axis of settings, and parts of a composition are the n
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, filled_up, stopped
+from jaxacct._numerics.arrays import Array, Real, array_module, filled_up, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.composed_transform import (
@@ -188,10 +188,11 @@ def log_moments(parts: Parts, tilts: Array) -> Array:
     """Upper bounds of sum_k T_k log E[exp(t L_k)] at tilts of shape ``(N, B)``."""
 
     def at(tilts: Array) -> Array:
-        return sum(
+        each = (
             inflated(times(counts, line.log_moments(tilts)), 8.0 * UNIT * counts.shape[-1]).sum(-1)
             for line, counts in parts
         )
+        return cast(Array, sum(each))
 
     return at(tilts) if array_module(tilts) is np else jax.lax.map(at, tilts)  # one after the other: less to compile
 
@@ -203,11 +204,11 @@ def totals(parts: Parts) -> list[tuple[Totals, Array]]:
 
 def _largest(parts: list[tuple[Totals, Array]]) -> Array:
     """What no sum of finite losses exceeds, shape ``(B,)``; NaN where a law is none."""
-    found = 0.0
+    found: Real = 0.0
     for whole, counts in parts:
         most = times(counts, whole.largest)
         found = found + most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * abs(most).sum(-1)
-    return found
+    return cast(Array, found)
 
 
 def failures(below: list[tuple[Totals, Array]], above: list[tuple[Totals, Array]]) -> tuple[Array, Array]:

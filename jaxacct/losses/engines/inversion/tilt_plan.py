@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
     many, log_runs = each_group(counts, groups), xp.log(counts.sum(-1))
 
     def composed(each: Iterable[Array]) -> Array:
-        return sum(times(count, one).sum(-1) for count, one in zip(many, each, strict=True))
+        return cast(Array, sum(times(count, one).sum(-1) for count, one in zip(many, each, strict=True)))
 
     def log_moment(t: Array, surveys: list[Survey]) -> Array:
         """Of the composition at tilts of shape ``(..., B)``; inf where a survey ends too early for them."""
@@ -97,7 +97,8 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
             near, spacing, value = best_tilt(bound_at, low, high, _TRIED, ahead)
             return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
 
-        return repeated(nearer, (*bracket, goal, goal), _TIMES)[2:]
+        *_, tilt, value = repeated(nearer, (*bracket, goal, goal), _TIMES)
+        return tilt, value
 
     spread = composed((xp.exp(logs) * xp.clip(losses, -50.0, 50.0) ** 2).sum(-1) for losses, logs in whole)
     between = searched_between(kind, goal, spread)
@@ -145,7 +146,7 @@ def _that_matter(surveys: list[Survey], log_share: Array) -> list[Survey]:
         matters = (log_masses > -_FAR) & ((losses > 0) | (log_masses > -_BELOW))
         log_masses = xp.where(matters, log_masses, -np.inf)
         if xp is np:
-            some = matters.any((0, 1))
+            some = np.any(matters, (0, 1))
             some[-1] = True  # of invalid pairs, of which nothing matters, one point is left
             losses, log_masses = losses[..., some], log_masses[..., some]
         kept.append((losses, log_masses))

@@ -44,7 +44,7 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
         found = product(_turned(losses * (wide * spacing), tall), inner.swapaxes(-1, -2))
     found = found.reshape(*losses.shape[:-1], nodes)
     error = xp.full(found.shape, (80.0 + 5.0 * (tall + wide) + 3.0 * losses.shape[-1]) * UNIT)
-    return Transform(found.real - 1.0, found.imag, error)
+    return Transform(xp.real(found) - 1.0, xp.imag(found), error)
 
 
 def _in_blocks(losses: Array, weights: Array, spacing: Array, tall: int, wide: int) -> Array:

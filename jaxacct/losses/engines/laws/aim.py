@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, running_total
+from jaxacct._numerics.arrays import Array, Real, array_module, running_total
 
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -30,14 +30,14 @@ class Aim(NamedTuple):
     rare: Array
 
     @classmethod
-    def at(cls, epsilon: Array, delta: Array, runs: Array, spread: Array) -> Aim:
+    def at(cls, epsilon: Real, delta: Real, runs: Real, spread: Real) -> Aim:
         """Hockey sticks of about ``delta`` at about ``epsilon``; ``spread`` is the size of the sum of all losses."""
         xp = array_module(epsilon, delta)
-        epsilon, delta = xp.maximum(epsilon, 1e-12), xp.clip(delta, 1e-300, 0.5)
-        size = xp.maximum(epsilon, spread)
+        where, delta = xp.maximum(epsilon, 1e-12), xp.clip(delta, 1e-300, 0.5)
+        size = xp.maximum(where, spread)
         # A tiny loss contributes no more than itself to delta, however likely it is.
         theta = -xp.log(xp.minimum(delta / xp.minimum(size, 1.0), 0.5)) / size
-        return cls(epsilon, size, theta, -_WHOLE - xp.log(runs), delta * np.exp(-_LEFT_OUT) / runs)
+        return cls(where, size, theta, -_WHOLE - xp.log(runs), delta * np.exp(-_LEFT_OUT) / runs)
 
     def weights(self, losses: Array, log_masses: Array) -> Array:
         """How much a point matters: its mass, and how likely the rest brings its loss to about epsilon.

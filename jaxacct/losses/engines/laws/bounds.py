@@ -15,6 +15,7 @@ import math
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Real
 from jaxacct._numerics.rounding import inflated
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law
@@ -117,7 +118,7 @@ def _rough_epsilon(pair: Pair, delta: float) -> float:
     return max(_finite(half.losses[np.argmax(beyond)]), 0.0)
 
 
-def _finite(value: float) -> float:
+def _finite(value: Real) -> float:
     return float(value) if np.isfinite(value) else 1.0
 
 

@@ -6,7 +6,7 @@ setting after the other is worked on, and those that are narrow already are left
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import cond, fori_loop, while_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
+from jaxacct._types import PyTree
 from jaxacct.losses.engines.inversion.composed_transform import times
 from jaxacct.losses.engines.inversion.saddle_point import tilt_bound
 from jaxacct.losses.engines.laws.aim import Aim
@@ -174,7 +175,7 @@ def _laws_of_run(pair: Pair, edges: Array) -> Laws:
     return composed_in_program(many, none, edges)
 
 
-def _at(tree: Any, index: Array) -> Any:
+def _at(tree: PyTree, index: Array) -> PyTree:
     return jax.tree.map(lambda x: x[0] if x.shape[0] == 1 else x[index], tree)
 
 

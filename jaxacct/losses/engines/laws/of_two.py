@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import EPS
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.laws.cells import Law, Laws
@@ -111,7 +112,7 @@ class Half:
         # Of a sum and of a product with a difference of losses, each round.
         self.units = 8.0 * rounds + 24.0
 
-    def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def stick(self, at: Array) -> tuple[Array, Array]:
         """E[(1 - e^(at - L))_+], and a bound on its error where ``at`` is off by a unit of itself."""
         place = np.searchsorted(self.losses, at, side="right")
         away = np.minimum(at - self.starts[place], 0.0)

@@ -118,7 +118,7 @@ def _split(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     return Law(edges, inflated(found, 4 * EPS), masses[-1])
 
 
-Points = tuple[np.ndarray, np.ndarray]  # losses and masses
+Points = tuple[Array, Array]  # losses and masses
 
 
 def _products(first: Points, second: Points, same: bool) -> Iterator[Points]:
@@ -131,7 +131,7 @@ def _products(first: Points, second: Points, same: bool) -> Iterator[Points]:
         yield (losses[some, None] + at).ravel(), (masses[some, None] * weights).ravel()
 
 
-def _place_among(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _place_among(edges: Array) -> Callable[[Array], Array]:
     """``np.searchsorted(edges, ...)``, in half the time for many losses.
 
     A table says how many edges lie in buckets before that of a loss. Buckets are the leading bits of its distance from
@@ -143,7 +143,7 @@ def _place_among(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         return functools.partial(np.searchsorted, edges)
     least, most = (int(np.float64(x).view(np.int64) >> _SHIFT) for x in (span * 2.0**-_OCTAVES, span))
 
-    def bucket(losses: np.ndarray) -> np.ndarray:
+    def bucket(losses: Array) -> Array:
         return np.clip((losses - edges[0]).view(np.int64) >> _SHIFT, least, most + 1) - least
 
     own = bucket(edges)
@@ -152,7 +152,7 @@ def _place_among(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         return functools.partial(np.searchsorted, edges)
     beyond = np.append(edges, np.inf)
 
-    def place(losses: np.ndarray) -> np.ndarray:
+    def place(losses: Array) -> Array:
         at = before[bucket(losses)]
         for _ in range(crowd):
             at += beyond.take(at, mode="clip") < losses

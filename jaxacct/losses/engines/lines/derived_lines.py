@@ -8,11 +8,12 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.lines.line import Line, Quadrature, Totals
+from jaxacct._types import Float64
+from jaxacct.losses.engines.lines.line import Line, Moments, Quadrature, Tilts, Totals
 
 
 class RevealedLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RevealedPair`` for what is drawn.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`, and ``RevealedPair`` for what is drawn.
 
     Its transform is the sum of those of both, each times its probability: their points side by side.
 
@@ -51,14 +52,14 @@ class RevealedLine(NamedTuple):
         return xp.logaddexp(log_rest + one, xp.where(self.weight > 0, log_weight + other, -np.inf))
 
     @np.errstate(all="ignore")
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         second = -np.inf if self.second is None else self.second.log_moments(tilts)
         found = self._added(self.first.log_moments(tilts), second)
         return found + self.doubt + 8.0 * UNIT * (1.0 + array_module(found).abs(found))
 
     @np.errstate(all="ignore")
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol.
 
         With totals A and B of the parts, each off by a share (its first error and the doubt), the shares A / (A + B)
@@ -98,7 +99,7 @@ class RevealedLine(NamedTuple):
 
 
 class RescaledLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RescaledPair``.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`, and ``RescaledPair``.
 
     Attributes:
         line: of the loss itself.

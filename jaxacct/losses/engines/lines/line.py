@@ -5,12 +5,18 @@ Arrays have axes ``(B, K)`` for settings and parts.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.rounding import UNIT
+from jaxacct._types import Float64
+
+Tilts: TypeAlias = Float64[Array, "tilts B"]
+"""Tilts of each setting."""
+Moments: TypeAlias = Float64[Array, "tilts B K"]
+"""Log moments of each part at tilts of each setting."""
 
 
 class Totals(NamedTuple):
@@ -23,11 +29,11 @@ class Totals(NamedTuple):
         largest: no finite loss is above.
     """
 
-    least_infinite: Array | float
-    most_infinite: Array | float
-    left_out: Array | float
-    log_mass: Array | float
-    largest: Array
+    least_infinite: Float64[Real, "*settings"]
+    most_infinite: Float64[Real, "*settings"]
+    left_out: Float64[Real, "*settings"]
+    log_mass: Float64[Real, "*settings"]
+    largest: Float64[Real, "*settings"]
 
 
 class Quadrature(NamedTuple):
@@ -36,19 +42,19 @@ class Quadrature(NamedTuple):
     Attributes:
         log_total: log of E_P[exp(theta L)], within the first error of it.
         weights: shape ``(B, K, S)``, non-negative, total 1 up to rounding.
-        losses: loss minus ``mean``, shape ``(B, K, S)``.
+        losses: loss minus ``mean``.
         mean: the tilted mean that was taken off; exactly the number that must be added back.
-        error: shape ``(B, K, nodes)``.
-        layer_masses, layer_lengths: uniform pieces of the law of the loss, shape ``(B, K, layers)``.
+        error: at each node.
+        layer_masses, layer_lengths: uniform pieces of the law of the loss.
     """
 
-    log_total: Array
-    weights: Array
-    losses: Array
-    mean: Array
-    error: Array
-    layer_masses: Array
-    layer_lengths: Array
+    log_total: Float64[Array, "B K"]
+    weights: Float64[Array, "B K points"]
+    losses: Float64[Array, "B K points"]
+    mean: Float64[Array, "B K"]
+    error: Float64[Array, "B K nodes"]
+    layer_masses: Float64[Array, "B K layers"]
+    layer_lengths: Float64[Array, "B K layers"]
 
 
 class Line(Protocol):
@@ -61,12 +67,12 @@ class Line(Protocol):
         """What the law weighs, and where it ends."""
         ...
 
-    def log_moments(self, tilts: Array) -> Array:
-        """Upper bounds of log E_P[exp(t L)] over what is kept, for ``tilts`` of shape ``(N, B)``: ``(N, B, K)``."""
+    def log_moments(self, tilts: Tilts) -> Moments:
+        """Upper bounds of log E_P[exp(t L)] over what is kept."""
         ...
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
-        """Points and weights, and errors at ``nodes`` multiples of ``spacing``, shape ``(B,)``."""
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
+        """Points and weights, and errors at ``nodes`` multiples of ``spacing``."""
         ...
 
 

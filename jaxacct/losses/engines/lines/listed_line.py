@@ -9,13 +9,14 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct._types import Float64
 from jaxacct.losses.engines.laws.cells import Law
-from jaxacct.losses.engines.lines.line import Quadrature, Totals, normalized
+from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals, normalized
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms
 
 
 class ListedLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`; finite losses on one more axis, ``(B, K, S)``.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`; finite losses on one more axis, ``(B, K, S)``.
 
     Attributes:
         losses, log_masses: of the listed law. A true loss is off by ``off``, a true mass by a share ``error`` and by
@@ -66,7 +67,7 @@ class ListedLine(NamedTuple):
         """See the protocol."""
         return self.whole
 
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         xp = array_module(tilts)
         t, hidden = tilts[..., None, None], xp.where(self.log_masses > -np.inf, self.log_hidden, -np.inf)
@@ -76,7 +77,7 @@ class ListedLine(NamedTuple):
         return found + UNIT * (16.0 + 2.0 * self.losses.shape[-1] + 8.0 * size)
 
     @shared(static=("nodes",))
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol. An error of a loss turns a term by w times that."""
         losses, log_masses, theta = self.losses, self.log_masses, self.theta[..., None]
         xp = array_module(theta)

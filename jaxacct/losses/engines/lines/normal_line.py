@@ -21,7 +21,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred
+from jaxacct._types import Float64
+from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals, centred
 from jaxacct.losses.engines.lines.normal_losses import NormalLoss, exponent_at
 from jaxacct.losses.engines.lines.normal_points import Points, cell_bounds, placed
 from jaxacct.losses.engines.lines.taper import CURVATURE, HALF_LOG_2PI, left_out, placed_cut, steepened
@@ -52,13 +53,13 @@ class NormalLine(NamedTuple):
         left = left_out(self.loss, self.cut)
         return Totals(0.0, 0.0, left, log1p(-left) - 4.0 * UNIT, self.loss.largest)
 
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         xp = array_module(tilts)
         wide = xp.broadcast_to(tilts[..., None], (*tilts.shape, self.theta.shape[-1]))
         return log_moments(self.loss, wide, self.cut, self.points)
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
         wide = array_module(spacing).broadcast_to(spacing[:, None], self.theta.shape)
         return quadrature(self.loss, self.theta, self.cut, self.points, wide, nodes)

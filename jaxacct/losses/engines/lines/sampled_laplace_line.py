@@ -17,7 +17,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.lines.line import Quadrature, Totals, centred, normalized, octaves
+from jaxacct._types import Float64
+from jaxacct.losses.engines.lines.line import Moments, Quadrature, Tilts, Totals, centred, normalized, octaves
 from jaxacct.losses.engines.lines.normal_losses import exponent_at
 from jaxacct.losses.engines.lines.uniform_layers import layers_of
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -36,7 +37,7 @@ _HEIGHTS = 0.5 * (_RADII - 1.0 / _RADII), 0.5 * (_RADII + 1.0 / _RADII)  # half 
 
 
 class SampledLaplaceLine(NamedTuple):
-    """See :class:`jaxacct.losses.engines.lines.base.Line`.
+    """See :class:`jaxacct.losses.engines.lines.line.Line`.
 
     Attributes:
         epsilon: sensitivity over scale, shape ``(B, K)`` as all; ``off`` bounds its error.
@@ -113,7 +114,7 @@ class SampledLaplaceLine(NamedTuple):
         log_error = xp.where(y < 3.1, log_error, np.inf)
         return (log_error[..., None, :] + turn[..., None, :] * frequencies[..., None]).min(-1)
 
-    def log_moments(self, tilts: Array) -> Array:
+    def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
         xp = array_module(tilts)
         exponent = exponent_at(self.reverse, tilts[..., None])
@@ -134,7 +135,7 @@ class SampledLaplaceLine(NamedTuple):
         wanted = np.nanmax(np.where(np.isfinite(wanted), wanted, 1.0), initial=1.0)
         return int(np.clip(2.0 ** np.ceil(np.log2(wanted)), 1.0, _MOST))
 
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
         xp = array_module(self.epsilon, spacing)
         exponent = exponent_at(self.reverse, self.theta)

@@ -8,7 +8,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, rest_at_zero
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored, rest_at_zero
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
@@ -38,7 +38,7 @@ class DisplacedGaussianPair(Pair):
     def _below(self) -> GaussianPair:
         return GaussianPair(self.noise, self.rate, 1.0 + 0.0 * self.rate)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(losses, noise, q, back)
         at = xp.where(back, -losses, losses)
@@ -76,17 +76,17 @@ class DisplacedGaussianPair(Pair):
         kept = xp.concatenate([high > 0.0, low < 0.0], -1)
         return rest_at_zero(losses, xp.where(kept, masses, -np.inf))
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every epsilon."""
         return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         xp, q = array_module(order, self.noise, self.rate), self.rate
         half = xp.logaddexp(log1p(-q), xp.log(q) + 0.5 * order * (order - 1.0) / self.noise**2)
         return (1.0 + 1e-12) * (half + np.log(2.0))
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """That of the outcome, of which the loss rises by at most 2 / s^2."""
         xp = array_module(self.noise, self.rate)
         reach = REACH * self.noise + 3.5

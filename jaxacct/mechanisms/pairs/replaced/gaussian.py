@@ -8,9 +8,9 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, all_records, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, all_records, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
@@ -32,7 +32,7 @@ class AntipodalGaussianPair(Rated, Pair):
 
     noise: Array
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def whole(self) -> tuple[GaussianPair, Array]:
         """The Gaussian mechanism of twice the sensitivity; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
@@ -50,7 +50,7 @@ class AntipodalGaussianPair(Rated, Pair):
         small = log1p(y + y**2 / (1.0 + xp.sqrt(1.0 + y**2)))
         return noise**2 * (half + xp.where(log_y > _LARGE, log_y + np.log(2.0), small))
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise, q = column(self.noise), column(self.rate)
         xp = array_module(losses, noise, q)
         rest, x = column(self.rest), self._outcome(xp.abs(losses))
@@ -70,11 +70,11 @@ class AntipodalGaussianPair(Rated, Pair):
         loss = mixed_loss((x - 0.5) / noise**2, q, rest) - mixed_loss((-x - 0.5) / noise**2, q, rest)
         return Survey(loss, xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """A hockey stick is convex in the pair: that of N(1, s^2) and N(-1, s^2) is above it at every epsilon."""
         return inflated(2.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT) + 0.0 * self.rate
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: it is convex in the pair, and Q >= (1 - q) N(0, s^2)."""
         xp, q = array_module(order, self.noise, self.rate), self.rate
         least = log_rest(q, self.rest)
@@ -83,7 +83,7 @@ class AntipodalGaussianPair(Rated, Pair):
         from_base = xp.logaddexp(least, xp.log(q) + once) - (order - 1.0) * least
         return (1.0 + 1e-12) * xp.minimum(apart, xp.where(xp.isnan(from_base), np.inf, from_base)) + 1e-14
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """x is off by some units of its terms, and the loss rises by at most 2 / s^2 with it.
 
         The terms of x / s^2 are at most those of the farthest outcome that float64 can weigh and log(1 / q).

@@ -7,8 +7,18 @@ import math
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, legendre_rule, mirrored, quadrature
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.base import (
+    Edges,
+    Pair,
+    PerSetting,
+    Survey,
+    Tails,
+    beyond_ends,
+    legendre_rule,
+    mirrored,
+    quadrature,
+)
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, log_rest, mixed_loss
 
 _NODES = 64  # of a survey, for each piece of the losses
 _REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
@@ -29,7 +39,7 @@ class AntipodalLaplacePair(Rated, Pair):
 
     epsilon: Array
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)
@@ -39,7 +49,7 @@ class AntipodalLaplacePair(Rated, Pair):
         xp = array_module(loss, eps, q)
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(losses, eps, q)
         at = xp.abs(losses)
@@ -68,18 +78,18 @@ class AntipodalLaplacePair(Rated, Pair):
         loss = mixed_loss(2.0 * at - eps, q, rest) - mixed_loss(-eps, q, rest)
         return Survey(xp.where(t < 0.0, -loss, loss), xp.concatenate([*logs, density(ends)], -1))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """That of every outcome from eps on, rounded up."""
         return self._largest(self.epsilon, self.rate, self.rest) + self.loss_error()
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
         return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """A loss moves with y by no more than y does; eps is a rounded quotient."""
         return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * array_module(self.rate).log(self.rate))
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The atom at the largest loss."""
         return self._largest(self.epsilon, self.rate, self.rest)

@@ -8,7 +8,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, iterated, logs
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.mixture import roundings
 from jaxacct.mechanisms.parameters import RATE_UNITS
@@ -52,7 +52,7 @@ class AntipodalMixturePair(Pair):
         off = xp.abs(_loss(better, s, w, noise)[0] - losses)
         return xp.where(off <= _ACCEPTED * roundings(better, losses, s, noise), better, np.nan)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise = column(self.noise)
         s, w = self._components()
         xp = array_module(losses, noise, s, w)
@@ -75,11 +75,11 @@ class AntipodalMixturePair(Pair):
         log_masses = xp.log(w)[..., None] + LOG_WEIGHT
         return Survey(_loss(x, s, w, noise)[0], flat(log_masses))
 
-    def gaussian_mu(self) -> Array:
+    def gaussian_mu(self) -> PerSetting:
         """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every epsilon."""
         return inflated(2.0 * self._components()[0].max(-1) / self.noise, 8.0 * UNIT)
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
         s, w = self._components()
         xp = array_module(order, s, w)
@@ -88,7 +88,7 @@ class AntipodalMixturePair(Pair):
         apart, from_base = logsumexp(xp.log(w) + 4.0 * once), logsumexp(xp.log(w) + once) - base
         return (1.0 + 1e-12) * xp.minimum(apart, xp.where(xp.isnan(from_base), np.inf, from_base)) + 1e-14
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
         largest = self._components()[0].max(-1)
         size = largest * (REACH * self.noise + 2.0 * largest) / self.noise**2

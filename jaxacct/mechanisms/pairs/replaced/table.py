@@ -10,8 +10,8 @@ from jaxacct._numerics.arrays import Array, array_module, column, ranks, running
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
-from jaxacct.mechanisms.pairs.sampled_loss import Rated, mixed_loss
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, mixed_loss
 from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
@@ -53,7 +53,7 @@ class AntipodalTablePair(Rated, Pair):
 
     inner: Tabulated
     rate: Array
-    rest: Array = None
+    rest: Array = COMPLEMENT
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
@@ -89,7 +89,7 @@ class AntipodalTablePair(Rated, Pair):
             4.0 * error + UNIT * (16.0 + 2.0 * RATE_UNITS + 8.0 * size),
         )
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         cells = self._cells()
         xp = array_module(cells.p, losses)
         negative, at = losses < 0.0, xp.abs(losses)
@@ -117,18 +117,18 @@ class AntipodalTablePair(Rated, Pair):
         seen = xp.isfinite(losses) & (masses > 0)
         return Survey(xp.where(seen, losses, 0.0), xp.where(seen, xp.log(xp.where(seen, masses, 1.0)), -np.inf))
 
-    def max_loss(self) -> Array:
+    def max_loss(self) -> PerSetting:
         """The largest loss that has any probability; rounded up."""
         cells = self._cells()
         xp = array_module(cells.p)
         largest = xp.where(cells.p > 0, cells.losses, 0.0).max(-1)
         return xp.where(xp.isnan(cells.p.sum(-1)), np.nan, largest + self.loss_error())
 
-    def log_moment(self, order: Array) -> Array:
+    def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
         return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """Twice that of the inner losses, and the roundings of ``mixed_loss``."""
         atoms, rate = self.inner.atoms(), column(self.rate)
         xp = array_module(atoms.losses, rate)
@@ -136,14 +136,14 @@ class AntipodalTablePair(Rated, Pair):
         off = xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
         return 2.0 * off + UNIT * (64.0 + 32.0 * size - 16.0 * xp.log(self.rate))
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """What P has of outcomes that Q never has; rounded down."""
         cells = self._cells()
         xp = array_module(cells.p)
         mass = xp.where(cells.losses == np.inf, cells.p, 0.0).sum(-1)
         return xp.maximum(deflated(mass, 2.0 * cells.share[..., 0]) - 2.0 * cells.share[..., 0] * mass, 0.0)
 
-    def anchor(self) -> Array:
+    def anchor(self) -> PerSetting:
         """The likeliest loss."""
         cells = self._cells()
         xp = array_module(cells.p)

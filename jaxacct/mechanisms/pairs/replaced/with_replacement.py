@@ -9,7 +9,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, rest_at_zero
+from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored, rest_at_zero
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
@@ -73,7 +73,7 @@ class WithReplacementPair(Pair):
         x = x - xp.where(slope > 0, (total - goal[..., 0]) / slope, 0.0)
         return x, xp.maximum(x[..., None], own)
 
-    def tails(self, losses: Array) -> Tails:
+    def tails(self, losses: Edges) -> Tails:
         noise, w, tail = column(self.noise), self.weights.values[..., None, :], column(self.tail)
         xp = array_module(losses, noise, w, tail)
         negative = losses < 0.0
@@ -104,13 +104,13 @@ class WithReplacementPair(Pair):
         masses = xp.concatenate([xp.where(loss > 0, share, -np.inf), xp.where(loss > 0, own, -np.inf)], -1)
         return rest_at_zero(losses, masses)
 
-    def loss_error(self) -> Array:
+    def loss_error(self) -> PerSetting:
         """What the outcome may be off by; the loss rises by at most that of the farthest component with it."""
         farthest = self._shifts()[-1]
         size = farthest * (REACH * self.noise + 2.0 * farthest) / self.noise**2
         return UNIT * (128.0 + 512.0 * (1.0 + size)) + 2.0 * self.doubt
 
-    def infinity(self) -> Array:
+    def infinity(self) -> PerSetting:
         """More draws than there are components for; rounded down."""
         return deflated(self.tail, 1e-6) + 0.0 * self.noise
 

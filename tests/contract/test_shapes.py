@@ -1,0 +1,40 @@
+"""Arrays have the shapes and dtypes that annotations name: `Float[Array, "*settings edges"]`, checked call by call."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = """
+from tests.contract import shapes
+seen, broken = shapes.run()
+print(*sorted(seen), sep="\\n")
+print("--")
+print(*broken, sep="\\n--\\n")
+"""
+CHECKED = {
+    "LaplacePair.tails",
+    "LaplacePair.survey",
+    "NormalLine.log_moments",
+    "NormalLine.quadrature",
+    "PLD.hockey_stick",
+    "PrivacyProfile.values",
+    "TradeOff.points",
+    "epsilon",
+    "delta",
+    "AdditiveFilter.update",
+    "NaturalFilter.spent",
+}
+
+
+def test_arrays_have_the_shapes_that_annotations_name():
+    pytest.importorskip("jaxtyping", reason="jaxtyping comes with the extra 'test'")
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen, *broken = done.stdout.split("\n--\n")
+    assert set(seen.split()) >= CHECKED
+    assert len(broken) == 2
+    assert "infinity_mass must be" in broken[0]
+    assert "masses must be" in broken[1]
