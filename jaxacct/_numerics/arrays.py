@@ -223,7 +223,7 @@ def take(values: Array, index: Array) -> Array:
 def by_first(first: Array, second: Array) -> tuple[Array, Array]:
     """Two arrays of one shape, in the order of the first along the last axis."""
     if array_module(first, second) is not np:
-        one, other = jax.lax.sort((first, second), num_keys=1)
+        one, other = jax.lax.sort((jnp.asarray(first), jnp.asarray(second)), num_keys=1)
         return one, other
     order = np.argsort(first, -1)
     return np.take_along_axis(first, order, -1), np.take_along_axis(second, order, -1)

@@ -44,7 +44,7 @@ def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
 
 
 def _laws_of_cells(
-    cells: list[tuple[Array, Array]], shares: Sequence[float], infinite: Sequence[Array], edges: Array
+    cells: list[tuple[Array, Array]], shares: Sequence[float], infinite: Sequence[Array] | Array, edges: Array
 ) -> Laws:
     below, above = _merged(*cells[0], edges, shares[0]), _split(*cells[1], edges, shares[1])
     return Laws(
