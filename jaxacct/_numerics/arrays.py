@@ -220,6 +220,15 @@ def take(values: Array, index: Array) -> Array:
     return rows[np.arange(len(rows))[:, None], at].reshape(*shape, -1)
 
 
+def by_first(first: Array, second: Array) -> tuple[Array, Array]:
+    """Two arrays of one shape, in the order of the first along the last axis."""
+    if array_module(first, second) is not np:
+        one, other = jax.lax.sort((jnp.asarray(first), jnp.asarray(second)), num_keys=1)
+        return one, other
+    order = np.argsort(first, -1)
+    return np.take_along_axis(first, order, -1), np.take_along_axis(second, order, -1)
+
+
 def product(one: Array, other: Array) -> Array:
     """The product of matrices in full precision, also on accelerators."""
     return np.matmul(one, other) if array_module(one, other) is np else jnp.matmul(one, other, precision="highest")

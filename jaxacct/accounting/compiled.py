@@ -42,7 +42,7 @@ def compiled_answer(
     target, steps = askable(question.kind, given, runs, jnp)
     mechanism = _without_tables(mechanism, not question.attained and not any(wanted))
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
-    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
+    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp, smooth=any(wanted))
     rare = rarely_sampled(mechanism, steps)
     lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
     if question.kind == "epsilon":  # a subnormal delta is read as 0

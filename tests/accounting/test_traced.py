@@ -268,10 +268,10 @@ def test_compiled_formulas_enclose_what_the_host_encloses(exact):
         np.testing.assert_allclose(slopes, jax.vmap(jax.grad(upper))(SIGMAS), rtol=1e-6)
 
 
-ALONE = {
-    "sampled Gaussian": (sampled, 1000, 1e-7),
-    "Laplace": (lambda s: Laplace(8.0 * s), 100, 1e-4),
-    "composed": (lambda s: Composed([sampled(s), Laplace(16.0)], [50, 2]), 20, 1e-4),
+ALONE = {  # widths of an epsilon of few settings, and of a delta or of many settings
+    "sampled Gaussian": (sampled, 1000, {"epsilon": 4e-3, "delta": 1e-7}),
+    "Laplace": (lambda s: Laplace(8.0 * s), 100, {"epsilon": 2e-3, "delta": 1e-4}),
+    "composed": (lambda s: Composed([sampled(s), Laplace(16.0)], [50, 2]), 20, {"epsilon": 4e-3, "delta": 1e-4}),
 }
 
 
@@ -286,9 +286,58 @@ def test_formulas_in_a_program_are_as_tight_as_eager_bounds(name, kind, wide):
     exact = ask(SIGMAS)
     with program(wide), jaxacct.without_callbacks():
         lower, upper = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(ask))(jnp.asarray(SIGMAS)))
-    width = width if wide else width + 2.0**-22
+    width = width[kind] if wide else width[kind] + 2.0**-22
     assert np.all((lower <= exact.upper) & (exact.lower <= upper))
     assert np.all((exact.lower * (1 - width) <= lower) & (upper <= exact.upper * (1 + width)))
+
+
+@pytest.mark.slow
+def test_formulas_of_many_settings_are_tighter_than_those_of_few():
+    ask = lambda s: jaxacct.epsilon(sampled(s), 2.0**-16, steps=1000)  # noqa: E731
+    sigmas = np.linspace(0.875, 1.25, 9)
+    exact = ask(sigmas)
+    with program(True), jaxacct.without_callbacks():
+        lower, upper = (np.asarray(x) for x in jax.jit(jax.vmap(ask))(jnp.asarray(sigmas)))
+    assert np.all((lower <= exact.upper) & (exact.lower <= upper))
+    assert np.all(upper <= exact.upper * (1 + 1e-7))
+
+
+# Runs with atoms at the ends of their losses or in few places, and counts with and without odd digits.
+ATOMS = {
+    "sampled Laplace": (lambda s: PoissonSampled(Laplace(s), 5e-5), 0.75, 4655, 6.65e-4),
+    "rare sampled Laplace": (lambda s: PoissonSampled(Laplace(s), 8.4e-4), 8.5, 8752, 7e-9),
+    "Laplace and a sample": (
+        lambda s: Composed([PoissonSampled(Gaussian(s), 3.5e-4), Laplace(20.0 * s)], [50, 3]),
+        4.0,
+        24,
+        4.5e-10,
+    ),
+    "randomized response": (lambda s: PoissonSampled(RandomizedResponse(s), 0.08), 0.73, 20_249, 1.1e-5),
+    "rare and many": (lambda s: PoissonSampled(Gaussian(s), 1e-3), 0.5, 100_000, 1e-5),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATOMS)
+def test_epsilons_in_a_program_lie_within_a_hundredth_of_eager_ones(name):
+    make, noise, steps, target = ATOMS[name]
+    ask = lambda s, steps: jaxacct.epsilon(make(s), target, steps=steps)  # noqa: E731
+    exact = ask(noise, steps)
+    with program(True), jaxacct.without_callbacks():
+        lower, upper = (float(x) for x in jax.jit(ask)(noise, float(steps)))
+    assert exact.lower <= upper <= 1.01 * exact.upper
+    assert 0.98 * exact.lower <= lower <= exact.upper
+
+
+@pytest.mark.slow
+def test_programs_compose_traced_tables_of_many_outcomes():
+    p, q = np.random.default_rng(0).dirichlet(np.full(500, 20.0), 2)
+    ask = lambda p, q: jaxacct.epsilon(FromTables(p, q), 1e-5, steps=10)  # noqa: E731
+    exact = ask(p, q)
+    with program(True), jaxacct.without_callbacks():
+        lower, upper = (float(x) for x in jax.jit(ask)(jnp.asarray(p), jnp.asarray(q)))
+    assert exact.lower <= upper <= 1.01 * exact.upper
+    assert lower <= exact.upper
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
@@ -29,9 +30,12 @@ from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
 from jaxacct.losses.engines.narrowing import Answer, Narrowing, Options
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 TRACED = Size(512, 1024)
 """Of an inversion in a program."""
+
+_LAWS_ALONE = 16  # settings times parts in a program, up to which composing laws costs less than an inversion's code
 
 _SMALL = (Size(160, 128), Size(256, 256), Size(768, 512))  # sizes that are tried in turn,
 _LARGE = (Size(2048, 1024), Size(2048, 4096))  # those while they help, and before laws are composed,
@@ -67,6 +71,7 @@ def bounds(
     xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
+    smooth: bool = False,
 ) -> Answer:
     """``(lower, upper)`` of delta or epsilon for a flat batch.
 
@@ -78,17 +83,22 @@ def bounds(
         options: only for concrete questions.
         sides: the batch is that many directions of the same settings, one after the other, of which only the worst
             counts; of the others concrete questions may have wide bounds.
+        smooth: a program takes derivatives where the bounds are, and so needs narrow ones.
     """
     groups, stacked = grouped(pairs, counts, xp)
     if xp is np:
         return _concrete(Narrowing(kind, groups, stacked, goal, options, sides))
     if most == 1.0 and stacked.shape[-1] == 1:
         return _one_run(kind, groups, stacked, goal)
-    return narrowed_by_laws(kind, groups, stacked, goal, inverted(kind, TRACED, groups, stacked, goal))
+    # A delta moves by many times what an epsilon does, and few outcomes are points that no cells keep.
+    alone = kind == "epsilon" and not smooth and stacked.size <= _LAWS_ALONE
+    alone = alone and not any(lists_outcomes(group) for group in groups)
+    nothing = jnp.zeros_like(goal), jnp.full_like(goal, np.inf)
+    known = nothing if alone else _inverted_once(kind, TRACED, groups, stacked, goal)
+    return narrowed_by_laws(kind, groups, stacked, goal, known)
 
 
-inverted = jax.jit(inversion_bounds, static_argnums=(0, 1))
-"""The inversion as a function of a program's own."""
+_inverted_once = jax.jit(inversion_bounds, static_argnums=(0, 1))  # a function of the program's own
 
 
 def _concrete(batch: Narrowing) -> Answer:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, array_module, by_first, shared
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._types import Float64
 
@@ -161,8 +161,7 @@ def sorted_survey(pair: Pair) -> Survey:
     massive = log_masses > -np.inf
     largest = xp.where(massive, losses, -np.inf).max(-1, keepdims=True)
     losses = xp.where(massive, losses, xp.where(xp.isfinite(largest), largest, 1.0))
-    order = xp.argsort(losses, -1)
-    return Survey(*(xp.take_along_axis(x, order, -1) for x in (losses, log_masses)))
+    return Survey(*by_first(losses, log_masses))
 
 
 def rest_at_zero(losses: Array, log_masses: Array) -> Survey:

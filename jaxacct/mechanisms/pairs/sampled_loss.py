@@ -103,6 +103,7 @@ def mixed_loss_error(loss: Array, off: Real, rate: Array, found: Array) -> Array
     return xp.where(xp.isfinite(found), slope * off, 0.0) + _rounding(loss, rate, found)
 
 
+@shared
 @np.errstate(all="ignore")
 def inner_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """The loss m with ``mixed_loss(m, rate, rest) == loss``, and -inf below the range of ``mixed_loss``.

@@ -58,4 +58,6 @@ class Aim(NamedTuple):
         rare, last = (over <= self.rare).sum(), losses.size - 1
         # Points without mass are not rare: a point may stand for others up to the next one.
         cut = rare > (over == 0.0).sum()
-        return losses[xp.maximum(low - 1, 0)], losses[xp.where(cut, last - rare + 1, last)]
+        # Points of a sketch stand for larger losses as well, up to the next ones, and no program aims as often.
+        further = 1 if xp is np else 3
+        return losses[xp.maximum(low - 1, 0)], losses[xp.where(cut, xp.minimum(last - rare + further, last), last)]

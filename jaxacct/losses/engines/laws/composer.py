@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, filled_up, shared
+from jaxacct._numerics.arrays import Array, array_module, by_first, filled_up, shared
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
@@ -114,10 +114,13 @@ def rough_of_run(pair: Pair) -> Rough:
 def rough_of_sum(first: Law, second: Law) -> Rough:
     """Of the sum of two losses, whose laws are from above."""
     xp = array_module(first.losses)
-    (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
+    if xp is np:
+        (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
+    else:  # both have as many points: one sketch is less to compile
+        both = (xp.stack([one, other]) for one, other in zip(first[:2], second[:2], strict=True))
+        (losses, others), (masses, more) = sketched(*both, points=_SKETCH)
     losses, masses = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
-    order = xp.argsort(losses)
-    losses, masses = sketched(losses[order], masses[order], ROUGH_POINTS - 2)
+    losses, masses = sketched(*by_first(losses, masses), ROUGH_POINTS - 2)
     ends = xp.stack([first.losses.min(), first.losses.max()]) + xp.stack([second.losses.min(), second.losses.max()])
     losses, none = xp.concatenate([ends[:1], losses, ends[1:]]), xp.zeros_like(masses[:1])
     slack = 8 * EPS * (xp.abs(ends[0]) + xp.abs(ends[1]))
@@ -139,9 +142,14 @@ def edges_of(rough: Rough, aim: Aim, size: int) -> Array:
 
 
 def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
-    """A law, sorted by loss, on so many points: neighbours are one, and points without mass fill it up."""
-    xp, group = array_module(losses), -(-losses.size // points)
-    losses = filled_up(losses, group * points, losses[-1:]).reshape(-1, group)
-    masses = filled_up(masses, group * points, 0.0 * masses[-1:]).reshape(-1, group)
-    total = masses.sum(-1)
-    return xp.where(total > 0, (masses * losses).sum(-1) / xp.where(total > 0, total, 1.0), losses[:, 0]), total
+    """A law, sorted by loss, on so many points: neighbours are one, and points without mass fill it up.
+
+    Laws and points have the last axes; what underflows leaves a point where it was, and in order.
+    """
+    xp, group = array_module(losses), -(-losses.shape[-1] // points)
+    rows = (*losses.shape[:-1], -1, group)
+    losses = filled_up(losses, group * points, losses[..., -1:]).reshape(rows)
+    masses = filled_up(masses, group * points, 0.0 * masses[..., -1:]).reshape(rows)
+    total, first = masses.sum(-1), losses[..., 0]
+    beyond = (masses * (losses - first[..., None])).sum(-1)
+    return first + xp.where(total > 0, beyond / xp.where(total > 0, total, 1.0), 0.0), total

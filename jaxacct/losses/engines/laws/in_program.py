@@ -1,4 +1,4 @@
-"""delta and epsilon of compositions, law by law, inside a program: what transforms leave wide.
+"""delta and epsilon of compositions, law by law, inside a program: alone, or for what transforms leave wide.
 
 The law of all runs is built from its binary digits, doubled and added to, in one loop that holds one composition. One
 setting after the other is worked on, and those that are narrow already are left as they are.
@@ -11,12 +11,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, filled_up
+from jaxacct._numerics.arrays import Array, filled_up, logsumexp, pick
 from jaxacct._numerics.arrays import program as jnp
+from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import cond, fori_loop, while_loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct._types import PyTree
+from jaxacct.losses.engines.inversion.composed_transform import times
+from jaxacct.losses.engines.inversion.saddle_point import tilt_bound
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
 from jaxacct.losses.engines.laws.composer import (
@@ -27,14 +30,16 @@ from jaxacct.losses.engines.laws.composer import (
     rough_of_sum,
     sketched,
 )
-from jaxacct.losses.engines.laws.sums import composed, composed_in_program
+from jaxacct.losses.engines.laws.sums import composed_in_program
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-_CELLS = 448  # of a law
+_CELLS = 320  # of a law
 _POINTS = _CELLS + 2
 _PASSES = 3  # each aims better
-_TIGHT = 1e-3  # relative width that asks for no laws
+_TIGHT = 2e-3  # relative width that asks for no better aim
+_AIMED = 0.2  # relative distance from the middle of the bounds of an aim that is good enough
+_TILTS = np.geomspace(1e-3, 1e3, 48)  # of the first aim, in units of 1 / the size of the sum of all losses
 _DIGITS = 53  # of counts
 _HALVINGS = 58  # two of them ask at the ends
 _UNDERFLOW, _FLUSHED = 1e-300, 1e-301  # of all sums and products together: once, and for each run
@@ -54,23 +59,30 @@ def narrowed_by_laws(kind: str, groups: tuple[Pair, ...], counts: Array, goal: A
         spread, total = _spread(roughs, counts), counts.sum()
         hidden = _Hidden(_UNDERFLOW + _FLUSHED * total, _largest(roughs.most, counts))
 
-        def narrower(state: tuple[Array, Bounds]) -> tuple[Array, Bounds]:
-            times, (lower, upper) = state
-            ceiling = jnp.where(upper < np.inf, upper, jnp.maximum(10.0 * lower, spread))
-            between = jnp.where(lower > 0, jnp.sqrt(lower) * jnp.sqrt(ceiling), ceiling)
-            at = (between, goal) if kind == "epsilon" else (goal, between)
-            law = _law(groups, roughs, counts, Aim.at(*at, total, spread))
-            low, high = (_delta if kind == "delta" else _epsilon)(law, goal, (lower, upper), hidden)
-            return times + 1, (jnp.fmax(lower, low), jnp.fmin(upper, high))
+        guess, tilt = _guess(kind, roughs, counts, goal, spread)
+        place = (lambda x: x) if kind == "epsilon" else (lambda x: -jnp.log(x))  # in proportion to the laws' own
 
-        def wide(state: tuple[Array, Bounds]) -> Array:
-            times, (lower, upper) = state
-            return counted & (times < _PASSES) & ~(lower >= (1.0 - _TIGHT) * upper)
+        def narrower(state: tuple[Array, Array, Array, Bounds]) -> tuple[Array, Array, Array, Bounds]:
+            done, _, between, (lower, upper) = state
+            at = (between, goal) if kind == "epsilon" else (goal, between)
+            aim = Aim.at(*at, total, spread)
+            law = _law(groups, roughs, counts, aim._replace(theta=jnp.maximum(aim.theta, tilt)))
+            low, high = (_delta if kind == "delta" else _epsilon)(law, goal, (lower, upper), hidden)
+            lower, upper = jnp.fmax(lower, low), jnp.fmin(upper, high)
+            ceiling = jnp.where(upper < np.inf, upper, jnp.maximum(10.0 * lower, spread))
+            better = jnp.where(lower > 0, jnp.sqrt(lower) * jnp.sqrt(ceiling), ceiling)
+            return done + 1, between, better, (lower, upper)
+
+        def wide(state: tuple[Array, Array, Array, Bounds]) -> Array:
+            done, before, between, (lower, upper) = state
+            before, between = (place(x) for x in (before, between))
+            aimed = (done > 0) & (jnp.abs(before - between) <= _AIMED * between)
+            return counted & (done < _PASSES) & ~aimed & ~(lower >= (1.0 - _TIGHT) * upper)
 
         # Other counts have no digits, and would be no runs at all; NaN is one of them.
         whole = (counts >= 0.0) & (counts == jnp.floor(counts)) & (counts <= 2.0**_DIGITS)
         counted = whole.all() & (total >= 1.0)
-        return while_loop(wide, narrower, (jnp.int32(0), known))[1]
+        return while_loop(wide, narrower, (jnp.int32(0), guess, guess, known))[3]
 
     return jax.lax.map(one, (groups, [rough_of_run(group) for group in groups], counts, goal, known))
 
@@ -79,8 +91,9 @@ def _as_of_sums(roughs: list[Rough]) -> Rough:
     """The rough laws of all parts, one after the other, on as many points as that of a sum."""
 
     def sized(rough: Rough) -> Rough:
-        losses, masses = sketched(rough.losses, jnp.exp(rough.log_masses), ROUGH_POINTS)
-        return rough._replace(losses=losses, log_masses=jnp.log(masses))
+        losses, masses = sketched(rough.losses, jnp.exp(rough.log_masses), ROUGH_POINTS - 2)
+        losses = jnp.concatenate([rough.losses[:1], losses, rough.losses[-1:]])  # an atom at an end stays where it is
+        return rough._replace(losses=losses, log_masses=jnp.log(jnp.pad(masses, 1)))
 
     return jax.tree.map(lambda *x: jnp.concatenate(x), *map(jax.vmap(sized), roughs))
 
@@ -89,6 +102,17 @@ def _spread(roughs: Rough, counts: Array) -> Array:
     """About the size of the sum of all losses."""
     squares = (jnp.exp(roughs.log_masses) * jnp.clip(roughs.losses, -50.0, 50.0) ** 2).sum(-1)
     return jnp.sqrt((counts * squares).sum())
+
+
+def _guess(kind: str, roughs: Rough, counts: Array, goal: Array, spread: Array) -> tuple[Array, Array]:
+    """About delta or epsilon: the best of Chernoff's bounds; and the tilt that has it."""
+    tilts = _TILTS / spread
+    moments = logsumexp(roughs.log_masses + tilts[:, None, None] * roughs.losses)
+    found = tilt_bound(kind, tilts, times(counts, moments).sum(-1), goal)
+    tilt, found = pick(tilts, first_least(found)), found.min()
+    known = found < np.inf
+    found = jnp.exp(jnp.minimum(found, 0.0)) if kind == "delta" else found
+    return jnp.where(known, found, spread), jnp.where(known, tilt, 0.0)
 
 
 def _law(groups: tuple[Pair, ...], roughs: Rough, counts: Array, aim: Aim) -> Law:
@@ -145,8 +169,10 @@ def _laws_of_run(pair: Pair, edges: Array) -> Laws:
     if not lists_outcomes(pair):
         return laws(pair, edges)
     found, nothing = laws_of_outcomes(pair), Law(jnp.zeros(1), jnp.ones(1), jnp.zeros(()))
-    few = found.upper.losses.size <= _POINTS
-    return found if few else composed(found, Laws(nothing, nothing), edges)
+    if found.upper.losses.size <= _POINTS:
+        return found
+    many, none = (jax.tree.map(lambda *x: jnp.stack(x), *both) for both in (found, (nothing, nothing)))
+    return composed_in_program(many, none, edges)
 
 
 def _at(tree: PyTree, index: Array) -> PyTree:
@@ -157,11 +183,17 @@ def _packed(both: Laws) -> Array:
     """Laws from below and from above as one array, of as many points each: a loop carries one, and few operations."""
 
     def row(law: Law) -> Array:
-        losses = filled_up(law.losses, _POINTS, law.losses[-1:])
-        masses = filled_up(law.masses, _POINTS, 0.0 * law.masses[-1:])
+        losses, masses = (_set_apart(x, y) for x, y in ((law.losses, law.losses), (law.masses, 0.0 * law.masses)))
         return jnp.concatenate([losses, masses, jnp.reshape(law.infinite, 1)])
 
     return jnp.stack([row(law) for law in both])
+
+
+def _set_apart(values: Array, between: Array) -> Array:
+    """So many points, few outcomes as far apart as they can be, so that a sketch keeps each."""
+    if (each := _POINTS // values.size) > 1:
+        values = filled_up(values[:, None], each, between[:, None]).ravel()
+    return filled_up(values, _POINTS, between[-1:])
 
 
 def _unpacked(packed: Array) -> Law:

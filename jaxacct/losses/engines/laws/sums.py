@@ -7,7 +7,7 @@ two, at the cell's ends (convexity): docs/proofs/cells.md. Laws of one setting; 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,8 @@ def composed(first: Laws, second: Laws, edges: Array) -> Laws:
     """Both sides of the sum of two losses."""
     sides, place = list(zip(first, second, strict=True)), _place_among(edges)
     cells = [_in_cells(one, other, sign, edges, place) for (one, other), sign in zip(sides, _SIGNS, strict=True)]
-    return _laws_of_cells(cells, sides, edges)
+    shares = [_rounding(one, other) for one, other in sides]
+    return _laws_of_cells(cells, shares, [either(*side) for side in sides], edges)
 
 
 @shared
@@ -38,17 +39,17 @@ def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
     """The same in a program, which holds one side's sum; both sides of a law lie along its first axis."""
     place = functools.partial(jnp.searchsorted, edges)
     masses, changes = jax.lax.map(lambda x: _in_cells(x[0], x[1], x[2], edges, place), (first, second, _SIGNS))
-    side = lambda law, index: Law(*(x[index] for x in law))  # noqa: E731
-    sides = [(side(first, index), side(second, index)) for index in (0, 1)]
-    return _laws_of_cells(list(zip(masses, changes, strict=True)), sides, edges)
+    shares = 2 * [_rounding(first, second)]
+    return _laws_of_cells(list(zip(masses, changes, strict=True)), shares, either(first, second), edges)
 
 
-def _laws_of_cells(cells: list[tuple[Array, Array]], sides: list[tuple[Law, Law]], edges: Array) -> Laws:
-    shares = [_rounding(one, other) for one, other in sides]
+def _laws_of_cells(
+    cells: list[tuple[Array, Array]], shares: Sequence[float], infinite: Sequence[Array] | Array, edges: Array
+) -> Laws:
     below, above = _merged(*cells[0], edges, shares[0]), _split(*cells[1], edges, shares[1])
     return Laws(
-        below._replace(infinite=deflated(either(*sides[0]), 8 * EPS)),
-        above._replace(infinite=inflated(either(*sides[1]) + above.infinite, 16 * EPS)),
+        below._replace(infinite=deflated(infinite[0], 8 * EPS)),
+        above._replace(infinite=inflated(infinite[1] + above.infinite, 16 * EPS)),
     )
 
 
@@ -59,8 +60,8 @@ def either(first: Law, second: Law) -> Array:
 
 def _rounding(first: Law, second: Law) -> float:
     """What a sum over all pairs may be off by, as a share: of a block's terms, and then of blocks."""
-    size, other = first.losses.size, second.losses.size
-    rows = max(1, _BLOCK // other) if array_module(first.losses) is np else size
+    size, other = first.losses.shape[-1], second.losses.shape[-1]
+    rows = max(1, _BLOCK // other) if array_module(first.losses) is np else 1
     return (rows * other - (-size // rows) + 16) * EPS
 
 
@@ -86,7 +87,8 @@ def _in_cells(
         return histogram(cell, masses, reference.size), histogram(cell, change, reference.size)
 
     if xp is not np:
-        return added((losses[:, None] + others).ravel(), (first.masses[:, None] * second.masses).ravel())
+        mass, change = added(losses[:, None] + others, first.masses[:, None] * second.masses)
+        return mass.sum(0), change.sum(0)
     found = np.zeros((2, reference.size))
     for sums, products in _products((losses, first.masses), (others, second.masses), first is second):
         found += added(sums, products)
