@@ -105,7 +105,7 @@ def binomial_split(trials: Real, rate: Real, least: Real) -> Split:
 
 
 def binomial_probability(n: Array, q: Array, k: Array) -> tuple[Array, Array]:
-    """P[Bin(n, q) = k] and its relative error, for 0 <= k <= n."""
+    """P[Bin(n, q) = k] and its relative error, for 0 <= k <= n. What underflows is off by up to 1e-307 more."""
     xp = array_module(n, q, k)
     other = n - k
     inner = (k > 0) & (other > 0)

@@ -16,4 +16,5 @@ def test_probabilities_of_few_trials_are_as_close_as_they_say():
         for trials, count, value, error in zip(n.flat, k.flat, values.flat, errors.flat, strict=True):
             m, j, q = int(trials), int(count), Fraction(rate)
             truth = math.comb(m, j) * q**j * (1 - q) ** (m - j)
-            assert abs(Fraction(float(value)) - truth) <= Fraction(float(error)) * truth / 2
+            lost = Fraction(1e-307)  # where probabilities underflow
+            assert abs(Fraction(float(value)) - truth) <= Fraction(float(error)) * truth / 2 + lost
