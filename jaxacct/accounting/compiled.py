@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +27,6 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.random_allocation import RandomAllocation
-
-if TYPE_CHECKING:
-    pass
 
 _SIZE = SIZES[2]
 

@@ -61,10 +61,8 @@ def enclosure(
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
     low, high = (np.asarray(x) for x in known_at_once(kind, low, high, *given, batch, np))
     if kind == "epsilon" and not isinstance(mechanism, KnownAttack):  # of which only lower bounds count
-        high = _by_moments(
-            mechanism, np.asarray(given[0]), np.asarray(steps), relation, np.asarray(low), np.asarray(high)
-        )
-    return Enclosure(np.asarray(low), np.asarray(high), upper, batch)
+        high = _by_moments(mechanism, np.asarray(given[0]), np.asarray(steps), relation, low, high)
+    return Enclosure(low, high, upper, batch)
 
 
 def _by_moments(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -27,9 +27,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device, on_host
 from jaxacct.filters.base import Around
 from jaxacct.filters.described import word_of
-
-if TYPE_CHECKING:
-    pass
 
 State = TypeVar("State")
 _GOLDEN = np.uint32(0x9E3779B9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,6 @@ from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.host import floats
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.parameters import whole_steps
-
-if TYPE_CHECKING:
-    pass
 
 _LEAST_RATE = 1e-12  # of a user's records; smaller ones count as this
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,6 @@ from jaxacct._types import Int, PyTree
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class Reason(enum.IntEnum):

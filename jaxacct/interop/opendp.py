@@ -10,15 +10,12 @@ takes, `charge` asks with it::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxacct import _validate
 from jaxacct._types import PyTree
 from jaxacct.ledger import Ledger
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP, ZeroConcentratedDP
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["charge", "query_of"]
 

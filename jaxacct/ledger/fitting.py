@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.roots import last
-
-if TYPE_CHECKING:
-    pass
 
 # The parameter of a mechanism that sets its privacy, and whether more of it is more private.
 _KNOBS = {

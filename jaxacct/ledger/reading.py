@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from jaxacct.filters.prices.table import TableFilter
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
-
-if TYPE_CHECKING:
-    pass
 
 Value = float | list["Value"]
 

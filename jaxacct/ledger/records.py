@@ -17,9 +17,6 @@ from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from jaxacct.ledger.reading import Reading
 
 Record = Fields

@@ -28,6 +28,9 @@ from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.renyi.tails import table_divergence
 
+BOTH_DIRECTIONS = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+"""Relations that are the worse of two directions, each of which is the other reversed."""
+
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
 
@@ -56,8 +59,7 @@ class Mechanism:
         `replace_special` has `zero_out` (the numerator has the record, the denominator the special one) and `fill_in`.
         `replace` goes both ways by itself and has one, unless a :meth:`_witness` needs `replace_out` and `replace_in`.
         """
-        pairs = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
-        names = pairs.get(relation, [relation])
+        names = BOTH_DIRECTIONS.get(relation, [relation])
         return names[:1] if self._symmetric else names
 
     def _as(self, side: str) -> str:

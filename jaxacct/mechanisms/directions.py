@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import BOTH_DIRECTIONS, Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import composed_noise, whole_steps
@@ -15,6 +15,9 @@ from jaxacct.mechanisms.parameters import composed_noise, whole_steps
 ONE_SIDED = ("remove", "add", "replace", "zero_out", "fill_in")
 RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "zero_out", "fill_in")
 """`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""
+
+REVERSED = {one: other for pair in BOTH_DIRECTIONS.values() for one, other in (pair, pair[::-1])}
+"""A direction, and that of the same neighbours with their roles exchanged."""
 
 
 def directions(mechanism: Mechanism, relation: str, steps: ArrayLike = 1.0) -> list[Runs]:

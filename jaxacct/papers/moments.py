@@ -25,7 +25,7 @@ from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.directions import ONE_SIDED, directions
+from jaxacct.mechanisms.directions import ONE_SIDED, REVERSED, directions
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.table import Tabulated
@@ -134,8 +134,7 @@ def _one_pair(mechanism: Mechanism, relation: str) -> Pair:
 
 def _reversed(mechanism: Mechanism, relation: str) -> Pair:
     """The pair (Q, P): that of the other direction. Pairs of neighbours that are replaced go either way."""
-    other = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
-    return _one_pair(mechanism, other.get(relation, relation))
+    return _one_pair(mechanism, REVERSED.get(relation, relation))
 
 
 def _by_atoms(pair: Pair, reverse: Pair) -> Moments:

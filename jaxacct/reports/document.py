@@ -6,12 +6,9 @@ import dataclasses
 import hashlib
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxacct._types import Fields
-
-if TYPE_CHECKING:
-    pass
 
 VERSION = 1
 UNKNOWN = "unknown"

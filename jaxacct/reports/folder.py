@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxacct._files import is_regular, refuse_special
 from jaxacct._types import Fields
@@ -17,9 +17,6 @@ from jaxacct.training.durable_runs.journal import Record, contents
 from jaxacct.training.durable_runs.records import check, history
 from jaxacct.training.loop import StepRecord
 from jaxacct.training.runs import Runs, from_json
-
-if TYPE_CHECKING:
-    pass
 
 _MOST = 2**30  # bytes
 

@@ -13,17 +13,13 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct.accounting import delta, epsilon
-from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.directions import witness
+from jaxacct.mechanisms.base import BOTH_DIRECTIONS, Mechanism
+from jaxacct.mechanisms.directions import REVERSED, witness
 
 ROUNDING = 1e-10  # a share of each number, far above its rounding
 FARTHEST = 600.0  # of the lattice: exp of it is a number
-
-
 _ALL_BUT = 1.001  # times the infinite losses, delta where the lattice may end
-_TWO = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
-_BOTH = {name: both for both, names in _TWO.items() for name in names}
-_REVERSED = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
+_BOTH = {name: both for both, names in BOTH_DIRECTIONS.items() for name in names}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,8 +79,8 @@ def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = Fa
         raise ValueError("mechanism must have concrete parameters, got traced ones")
     if isinstance(one, Mechanism):
         both = _BOTH.get(relation, relation)
-        alone = [relation, _REVERSED[relation]] if relation in _REVERSED else [relation]
-        names = [both] if joint else _TWO.get(relation, alone)
+        alone = [relation, REVERSED[relation]] if relation in REVERSED else [relation]
+        names = [both] if joint else BOTH_DIRECTIONS.get(relation, alone)
         return Questions(
             lambda d: epsilon(one, d, steps=steps, relation=both),
             lambda e: [delta(one, e, steps=steps, relation=name) for name in names],
@@ -157,7 +153,7 @@ def curve_of(
         np.concatenate([(-np.expm1(-at[1:]) + np.exp(-at[1:]) * side[::-1, 1:])[:, ::-1], side], 1)
         for side in (lower, upper)
     ]
-    if relation in _REVERSED and isinstance(one, Mechanism):
+    if relation in REVERSED and isinstance(one, Mechanism):
         both = [side[:1] for side in both]
     return Curve(np.concatenate([-at[:0:-1], at]), *both)
 

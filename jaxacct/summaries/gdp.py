@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -16,9 +16,6 @@ from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.parameters import composed_noise
 from jaxacct.summaries.curve import ROUNDING, Questions, deltas_at, half_curve, questions
-
-if TYPE_CHECKING:
-    from jaxacct.mechanisms.base import Mechanism
 
 WELL = 0.01  # the regret up to which mu tells the whole curve (Gomez et al. 2025)
 _CELLS = 96  # of the first lattice

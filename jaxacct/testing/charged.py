@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -17,9 +17,6 @@ from jaxacct.mechanisms import (
     TruncatedPoisson,
 )
 from jaxacct.mechanisms.base import as_mechanism
-
-if TYPE_CHECKING:
-    pass
 
 _RARE = 1e-9  # probability of a false alarm of one test, about
 

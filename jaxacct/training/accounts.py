@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,6 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import global_norm
-
-if TYPE_CHECKING:
-    pass
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -25,9 +25,6 @@ from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
-
-if TYPE_CHECKING:
-    pass
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions, NOT (epsilon, delta)-DP: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,9 +31,6 @@ from jaxacct.filters.additive.approximate_gdp import (
 )
 from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.states import filter_class
-
-if TYPE_CHECKING:
-    pass
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).

@@ -6,7 +6,7 @@ the norms and the words and writes the words, in place, and who takes part is re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,6 @@ from jaxacct.filters.marks import belongs, mark_of, row_of
 from jaxacct.filters.reasons import PerExampleReasons
 from jaxacct.filters.states import by_itself
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-
-if TYPE_CHECKING:
-    pass
 
 FLAG = np.int32(-(2**31))  # the sign bit
 INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above are NaNs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -22,9 +22,6 @@ from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
-
-if TYPE_CHECKING:
-    pass
 
 _STATEMENT = (
     "The whole interaction has Rényi divergence at most rho at the one order that was fixed before the "

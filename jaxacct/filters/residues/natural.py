@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_STATES = 200_000
 _FREE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,9 +20,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
-
-if TYPE_CHECKING:
-    pass
 
 
 class ComposedState(NamedTuple):

@@ -11,7 +11,7 @@ Arrays are pairs of float32 whose sum is the number, rounded up, so that a float
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,9 +34,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
-
-if TYPE_CHECKING:
-    pass
 
 ATOMS = 128
 _HALF = 2**14  # points of a mechanism's lattice, either side of 0

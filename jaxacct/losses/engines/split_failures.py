@@ -14,7 +14,7 @@ better engine than their composition with an atom at infinity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.choose import bounds
 from jaxacct.losses.engines.narrowing import Answer, Options
-
-if TYPE_CHECKING:
-    pass
 
 _LEAST = 1e-300  # a smaller delta than this counts as none
 
