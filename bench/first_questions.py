@@ -73,12 +73,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         "law.from_mixture_gaussian_mechanism(1.0, (0, 1, 2), (0.9, 0.09, 0.01))" + ASKED,
     ),
 }
-_TABLE_RUNS = {
-    "Laplace": 100,
-    "DiscreteGaussian": 100,
-    "DiscreteLaplace": 40,
-    "sampled DiscreteGaussian": 500,
-}
+_TABLE_RUNS = {"Laplace": 100, "DiscreteGaussian": 100, "DiscreteLaplace": 40, "sampled DiscreteGaussian": 500}
 
 
 def _table() -> dict[str, Question]:

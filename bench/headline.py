@@ -95,11 +95,7 @@ def showcase() -> dict[str, Any]:
     """Epsilon of 3,650 adaptive steps under each filter."""
     menu = json.loads((HERE / "menu_table.json").read_text())["rows"]["showcase, finer"]["epsilon"]
     sigma = 1.5 + np.sin(np.pi / 3650 * 150 * np.ceil(np.arange(1, 3651) / 150))
-    return {
-        "Rényi filter": menu["renyi"],
-        OURS: of_the_filter(sigma),
-        "fixed in advance": menu["fixed schedule"],
-    }
+    return {"Rényi filter": menu["renyi"], OURS: of_the_filter(sigma), "fixed in advance": menu["fixed schedule"]}
 
 
 def up(value: float) -> str:

@@ -22,13 +22,7 @@ _MERGED = NOISE_UNITS + 12.0  # units of the noise of Gaussians composed once mo
 
 
 def bounds_of_samples(
-    kind: str,
-    pairs: list[Pair],
-    counts: Sequence[Array],
-    goal: Array,
-    most: float | None,
-    options: Options,
-    sides: int,
+    kind: str, pairs: list[Pair], counts: Sequence[Array], goal: Array, most: float | None, options: Options, sides: int
 ) -> Answer:
     """`bounds_with_failures` of a concrete batch, with samples of rate exactly 1 answered as what they are."""
     wholes = [pair.whole() for pair in pairs]

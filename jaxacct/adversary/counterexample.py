@@ -197,11 +197,7 @@ class Counterexample:
 
 
 def counterexample(
-    family: Sequence[Query],
-    rounds: int,
-    *,
-    relation: str = "add_or_remove",
-    grid: LossGrid | None = None,
+    family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove", grid: LossGrid | None = None
 ) -> Counterexample | None:
     """Breaks the natural filter for ``family`` within ``rounds`` rounds, with the fewest rounds and then the most gain.
 

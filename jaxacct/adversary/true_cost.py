@@ -140,12 +140,7 @@ def true_cost(filter: Any, queries: Sequence[Mechanism], *, clipped: bool = Fals
 
 
 def _above(
-    filter: Filter,
-    queries: list[Mechanism],
-    costs: np.ndarray,
-    steps: _Steps,
-    reach: float,
-    delta: float,
+    filter: Filter, queries: list[Mechanism], costs: np.ndarray, steps: _Steps, reach: float, delta: float
 ) -> PrivacyProfile:
     """The certified curve, in both directions: of the recursion, or of a family where there are many runs."""
     most = 1.0 / costs.min()

@@ -13,13 +13,7 @@ from jaxacct.certificates.enclosures import Enclosure, delta_enclosure, infinite
 from jaxacct.certificates.laws.base import Step, is_symmetric
 from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
-from jaxacct.certificates.written import (
-    decimal_text,
-    fraction_of,
-    read_mechanism,
-    same_json,
-    written_mechanism,
-)
+from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, same_json, written_mechanism
 from jaxacct.mechanisms.base import Mechanism
 
 _VERSION = 1

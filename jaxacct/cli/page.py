@@ -116,11 +116,7 @@ def csv_or_json(command: Command) -> Command:
 def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:
     """The option ``--output`` of a command, a file to write."""
     return under("Output")(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        required=required,
-        help=help,
+        "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=required, help=help
     )
 
 

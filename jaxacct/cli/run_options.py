@@ -128,13 +128,7 @@ def option_of(name: str) -> str:
     return "--" + _OPTION.get(name, name).replace("_", "-")
 
 
-def _run(
-    family: str,
-    given: Fields,
-    around: Fields,
-    shown: Callable[[str], str],
-    without: str | None = None,
-) -> Run:
+def _run(family: str, given: Fields, around: Fields, shown: Callable[[str], str], without: str | None = None) -> Run:
     known = FAMILIES[family]
     left_out = known.seeks if without == "noise" else without
     for name in given:

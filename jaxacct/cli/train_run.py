@@ -148,12 +148,7 @@ def _planned(settings: Fields, size: int) -> training.Budget:
 
 
 def _introduce(
-    data: Mapping[str, object],
-    settings: Fields,
-    budget: training.Budget,
-    seed: int | None,
-    as_json: bool,
-    quiet: bool,
+    data: Mapping[str, object], settings: Fields, budget: training.Budget, seed: int | None, as_json: bool, quiet: bool
 ) -> None:
     say = partial(click.echo, err=as_json)  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]

@@ -14,14 +14,11 @@ from jaxacct.cli.page import Page, examples, shared, under
 
 
 @click.command(
-    cls=Page,
-    epilog=examples("verify runs/2026-01-31T12-00-00", "verify team.db", "verify statement.json --certify"),
+    cls=Page, epilog=examples("verify runs/2026-01-31T12-00-00", "verify team.db", "verify statement.json --certify")
 )
 @click.argument("path")
 @under("Question")(
-    "--certify",
-    is_flag=True,
-    help="Also hold the numbers against an enclosure in ball arithmetic (the extra certify).",
+    "--certify", is_flag=True, help="Also hold the numbers against an enclosure in ball arithmetic (the extra certify)."
 )
 @shared
 @click.pass_context

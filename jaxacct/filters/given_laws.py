@@ -29,7 +29,4 @@ def with_missing_mass(masses: Array, infinity: Array, rounding: float = 0.0) -> 
     total = masses.sum(-1) + infinity
     good = (masses >= 0).all(-1) & (infinity >= 0) & (total <= _MOST)
     missing = xp.where(1.0 - total > rounding, 1.0 - total, 0.0)
-    return (
-        xp.where(good[..., None], masses, np.nan),
-        xp.where(good, xp.minimum(infinity + missing, 1.0), np.nan),
-    )
+    return (xp.where(good[..., None], masses, np.nan), xp.where(good, xp.minimum(infinity + missing, 1.0), np.nan))

@@ -206,14 +206,7 @@ def _expected(wide: Array, laws: _Laws, query: Array, size: int) -> Array:
 
 @functools.partial(jax.jit, static_argnames="record")
 def _scan(
-    value: Array,
-    infinite: Array,
-    active: Array,
-    after: Array,
-    certain: Array,
-    upper: _Laws,
-    lower: _Laws,
-    record: bool,
+    value: Array, infinite: Array, active: Array, after: Array, certain: Array, upper: _Laws, lower: _Laws, record: bool
 ) -> tuple[Array, Array, Array | None]:
     size = value.shape[-1]
     queries = upper.infinite.shape[0]

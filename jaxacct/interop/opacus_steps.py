@@ -7,10 +7,7 @@ from typing import Any
 
 import opacus.optimizers as known  # pyright: ignore[reportMissingImports]
 from opacus.privacy_engine import PrivacyEngine  # pyright: ignore[reportMissingImports]
-from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
-    DistributedUniformWithReplacementSampler,
-    UniformWithReplacementSampler,
-)
+from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSampler, UniformWithReplacementSampler  # pyright: ignore[reportMissingImports]
 
 from jaxacct import _validate
 

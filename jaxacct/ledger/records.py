@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 Record = Fields
 NONE = "0" * 64  # what stands before record 0
-_KEYS = {
-    "create": {"delta", "filter", "schema"},
-    "request": {"admitted", "label", "query"},
-    "release": {"of"},
-}
+_KEYS = {"create": {"delta", "filter", "schema"}, "request": {"admitted", "label", "query"}, "release": {"of"}}
 _SHARED = {"at", "filter_digest", "kind", "previous", "seq", "software", "state"}
 
 

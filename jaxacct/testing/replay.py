@@ -50,13 +50,7 @@ class Program:
         return f"release {number} (shape {cut.aval.shape})"
 
     def run(
-        self,
-        data: PyTree,
-        keys: PyTree,
-        gains: PyTree = 1.0,
-        *,
-        signs: bool = False,
-        released: PyTree = None,
+        self, data: PyTree, keys: PyTree, gains: PyTree = 1.0, *, signs: bool = False, released: PyTree = None
     ) -> Seen:
         """One run with every normal draw times its gain, or the sign of the draw in its place.
 

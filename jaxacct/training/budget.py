@@ -206,11 +206,7 @@ def _of_a_range(
     plans = [planned(floor / 1.003), planned(floor * _ROOM)]
     sigmas, rates = ([pair[i] for plan in plans for pair in plan.levels] for i in range(2))
     box = make(
-        sigma=(min(sigmas), max(sigmas)),
-        rate=(min(rates), max(rates)),
-        epsilon=epsilon,
-        delta=delta,
-        progress=progress,
+        sigma=(min(sigmas), max(sigmas)), rate=(min(rates), max(rates)), epsilon=epsilon, delta=delta, progress=progress
     )
 
     def fits(schedule: Schedule) -> bool:  # below the range a concrete query would be priced by itself

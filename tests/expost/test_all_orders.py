@@ -23,11 +23,7 @@ from jaxacct.expost import (
 DELTA = 1e-5
 BUDGETS = np.logspace(-2, 0, 7) / 20  # the rho of Table 3's epsilons at order 20
 TABLE_3 = [0.615943, 0.627488, 0.652359, 0.705943, 0.821387, 1.070102, 1.605943]
-TABLES = {
-    "gdp": (GDPExPost(), {}),
-    "gdp, not above order 20": (GDPExPost(), {"order": 20}),
-    "zcdp": (ZCDPExPost(), {}),
-}
+TABLES = {"gdp": (GDPExPost(), {}), "gdp, not above order 20": (GDPExPost(), {"order": 20}), "zcdp": (ZCDPExPost(), {})}
 
 
 def worst_stop(budgets, reward, step=5e-4):

@@ -140,10 +140,7 @@ PLOTTING = {
     "trade_off": drawn("trade_off", curve=RandomizedResponse(1.0), steps=2, relation="remove", log=True, smallest=1e-6),
 }
 CASES = {f"interop.{name}": make for name, make in INTEROP.items()}
-CASES |= {
-    "reports.dp_sgd_statement": statement(),
-    "reports.dp_sgd_statement.of_users": statement(records_per_user=2),
-}
+CASES |= {"reports.dp_sgd_statement": statement(), "reports.dp_sgd_statement.of_users": statement(records_per_user=2)}
 CASES |= {f"plotting.{name}": make for name, make in PLOTTING.items()}
 NEEDS = {"interop": "dp_accounting", "plotting": "matplotlib", "reports": "optax"}
 DEAR = {f"plotting.{name}" for name in ("pld", "privacy_profile", "trade_off", "filter_comparison", "sweep")}

@@ -232,7 +232,4 @@ CASES = {
     "dpsgd_filters": lambda: notebook("dpsgd_filters"),
 }
 # With packages that need not be installed.
-OPTIONAL = {
-    "equinox_loop": lambda: own_loop("equinox_loop", **SETTINGS),
-    "jax_privacy_under_filter": given_batch,
-}
+OPTIONAL = {"equinox_loop": lambda: own_loop("equinox_loop", **SETTINGS), "jax_privacy_under_filter": given_batch}

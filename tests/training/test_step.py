@@ -140,10 +140,7 @@ def test_the_last_clipped_step_uses_the_smaller_clip_norm_and_the_same_noise():
 
 
 def test_the_gradient_is_divided_by_the_expected_and_not_the_realised_sample_size():
-    ones = (
-        jnp.ones((1000, 4)),
-        jnp.full(1000, -1e6),
-    )  # every clipped gradient is the same vector of length 1
+    ones = (jnp.ones((1000, 4)), jnp.full(1000, -1e6))  # every clipped gradient is the same vector of length 1
 
     @jax.jit
     def draw(step):

@@ -45,10 +45,7 @@ def generating(mean, shape):
     if shape == 0:
         return (lambda x: np.log(rest(x)) / np.log(c)), (lambda x: (c - 1) / np.log(c) / rest(x))
     scale = c**-shape - 1
-    return (
-        lambda x: (rest(x) ** -shape - 1) / scale,
-        lambda x: shape * (1 - c) * rest(x) ** (-shape - 1) / scale,
-    )
+    return (lambda x: (rest(x) ** -shape - 1) / scale, lambda x: shape * (1 - c) * rest(x) ** (-shape - 1) / scale)
 
 
 def ratios_fall(p, q):

@@ -155,13 +155,7 @@ def simulated(
             more = jnp.log1p(q * jnp.expm1((2.0 * x - 1.0) / (2.0 * s * s)))
             runs = fits.any()
             left = jnp.where(runs, left - prices[pick], left)
-            return (
-                key,
-                left,
-                loss + jnp.where(runs, more, 0.0),
-                centre + jnp.where(runs, spread[pick] / 2, 0.0),
-                runs,
-            )
+            return (key, left, loss + jnp.where(runs, more, 0.0), centre + jnp.where(runs, spread[pick] / 2, 0.0), runs)
 
         start = key, jnp.int32(UNITS), jnp.zeros(()), jnp.zeros(()), jnp.bool_(True)
         loss = jax.lax.while_loop(lambda state: state[-1], step, start)[2]

@@ -155,12 +155,7 @@ def _step(
 
 
 def natural_approximate_dp(
-    epsilon: float,
-    delta: float,
-    *,
-    rounds: int,
-    grid: LossGrid | None = None,
-    relation: str = "add_or_remove",
+    epsilon: float, delta: float, *, rounds: int, grid: LossGrid | None = None, relation: str = "add_or_remove"
 ) -> NaturalApproximateDPFilter:
     """A filter that composes what ran, exactly but for a grid, and stops before delta(epsilon) exceeds delta.
 

@@ -23,13 +23,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated
 from jaxacct._types import Float, PyTree
 from jaxacct.filters import amounts
-from jaxacct.filters.accounts.examples import (
-    INFINITY,
-    as_bits,
-    check_query,
-    given_norms,
-    settle_norms,
-)
+from jaxacct.filters.accounts.examples import INFINITY, as_bits, check_query, given_norms, settle_norms
 from jaxacct.filters.base import Filter, Guarantee, LastStepFilter
 from jaxacct.filters.marks import mark_of, put_for, row_of
 from jaxacct.filters.queries import for_norms, sensitivity_of

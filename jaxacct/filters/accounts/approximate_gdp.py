@@ -24,11 +24,7 @@ from jaxacct.filters.accounts.examples import (
     check_query,
     settle_norms,
 )
-from jaxacct.filters.additive.approximate_gdp import (
-    ApproximateGDPFilter,
-    Parameters,
-    sampled_parameters,
-)
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, Parameters, sampled_parameters
 from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.states import filter_class
 

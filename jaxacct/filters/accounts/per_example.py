@@ -14,10 +14,7 @@ from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.base import ExamplesFilter, Filter
 from jaxacct.filters.prices.table import TableFilter
 
-_FAST = {
-    ApproximateGDPFilter: ApproximateGDPPerExampleFilter,
-    TableFilter: of_table,
-}
+_FAST = {ApproximateGDPFilter: ApproximateGDPPerExampleFilter, TableFilter: of_table}
 _METHODS = ("init", "update", "spent", "remaining", "fraction")
 
 

@@ -16,13 +16,7 @@ from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
 
 # Fractions where they matter, whole numbers above: 155 orders, the customary grid.
-ORDERS: tuple[float, ...] = (
-    *(k / 10 for k in range(11, 110)),
-    *(float(k) for k in range(11, 64)),
-    128.0,
-    256.0,
-    512.0,
-)
+ORDERS: tuple[float, ...] = (*(k / 10 for k in range(11, 110)), *(float(k) for k in range(11, 64)), 128.0, 256.0, 512.0)
 
 
 def _schedule(plan: Mechanism, steps: ArrayLike) -> np.ndarray:

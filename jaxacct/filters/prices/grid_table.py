@@ -118,12 +118,7 @@ def _table(
 
 
 def corner_prices(
-    family: Family,
-    sigmas: np.ndarray,
-    rates: np.ndarray,
-    count: int,
-    report: Callable[[int], object],
-    records: int = 1,
+    family: Family, sigmas: np.ndarray, rates: np.ndarray, count: int, report: Callable[[int], object], records: int = 1
 ) -> np.ndarray:
     """Prices at both ends of the first ``count`` intervals, shape (2, sigmas, rates, count).
 

@@ -132,9 +132,7 @@ def _above(points: list[tuple[float, float]]) -> tuple[float, float]:
     right = [p for p in points if p[0] > 0.5]
     if not right:
         right = [(1.0, max(y for _, y in left))]
-    best = max(
-        ((y0 + (y1 - y0) * (0.5 - x0) / (x1 - x0), (x0, y0), (x1, y1)) for x0, y0 in left for x1, y1 in right),
-    )
+    best = max(((y0 + (y1 - y0) * (0.5 - x0) / (x1 - x0), (x0, y0), (x1, y1)) for x0, y0 in left for x1, y1 in right))
     (x0, y0), (x1, y1) = best[1:]
     slope = (y1 - y0) / (x1 - x0)
     return y0 - slope * x0, y0 + slope * (1.0 - x0)

@@ -13,16 +13,7 @@ from jaxacct._numerics.curve_arrays import as_arrays, compiled, mapped, quiet_fl
 from jaxacct._numerics.least import first_greatest
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.compare.enclose import Enclosed
-from jaxacct.losses.compare.order import (
-    NO,
-    UNDECIDED,
-    WORDS,
-    YES,
-    all_at_slopes,
-    known_order,
-    refuse_nan,
-    tolerance_of,
-)
+from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES, all_at_slopes, known_order, refuse_nan, tolerance_of
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.pairs.base import Pair

@@ -119,12 +119,7 @@ class PLD:
 
     @classmethod
     def from_mechanism(
-        cls,
-        mechanism: Mechanism,
-        bound: str = "upper",
-        *,
-        relation: str = "remove",
-        grid: LossGrid | None = None,
+        cls, mechanism: Mechanism, bound: str = "upper", *, relation: str = "remove", grid: LossGrid | None = None
     ) -> PLD:
         """The loss of one run of ``mechanism``, from above or from below.
 
@@ -307,10 +302,7 @@ def _single(pair: Pair, spacing: Array, lowest: Array, size: int, bound: str) ->
         infinite = xp.minimum(infinite + inflated(moved[-1], 1e-12), 1.0)
         masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, spacing, lowest)
         hopeless = ~(share <= 1.0)
-        return {
-            "masses": xp.where(hopeless, 0.0, masses),
-            "infinity_mass": xp.where(hopeless, 1.0, infinite),
-        }
+        return {"masses": xp.where(hopeless, 0.0, masses), "infinity_mass": xp.where(hopeless, 1.0, infinite)}
     masses, certain, clipped = masses_below(scalars, spacing, lowest, size)
     # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)

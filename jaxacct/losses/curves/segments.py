@@ -113,10 +113,7 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     )
     steep_drop = xp.minimum((steep + shift) * high, drop)
     rest = xp.maximum(drop - steep_drop, 0.0)
-    left = Segments(
-        xp.stack([steep_drop / high, rest / xp.maximum(low, 1e-300)], -1),
-        xp.stack([steep_drop, rest], -1),
-    )
+    left = Segments(xp.stack([steep_drop / high, rest / xp.maximum(low, 1e-300)], -1), xp.stack([steep_drop, rest], -1))
     on_right = (high <= 1.0 + 4.0 * EPS)[:, None]
     choose = lambda one, other: xp.where(used[:, None], xp.where(on_right, one, other), 0.0)  # noqa: E731
     pairs = Segments(choose(right.widths, left.widths), choose(right.drops, left.drops))

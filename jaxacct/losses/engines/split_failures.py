@@ -27,13 +27,7 @@ _LEAST = 1e-300  # a smaller delta than this counts as none
 
 
 def bounds_with_failures(
-    kind: str,
-    pairs: list[Any],
-    counts: Sequence[Array],
-    goal: Array,
-    most: float | None,
-    options: Options,
-    sides: int,
+    kind: str, pairs: list[Any], counts: Sequence[Array], goal: Array, most: float | None, options: Options, sides: int
 ) -> Answer:
     """:func:`jaxacct.losses.engines.choose.bounds` of a concrete batch, with failures split off where there are any."""
     rest, log_survival = [], np.zeros(goal.shape)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import (
-    Array,
-    array_module,
-    program,
-    running_greatest,
-    running_least,
-    running_total,
-    take,
-)
+from jaxacct._numerics.arrays import Array, array_module, program, running_greatest, running_least, running_total, take
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Tails

@@ -129,13 +129,7 @@ def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
 
 
 def make_report(
-    outcome: FitResult,
-    budget: Budget,
-    *,
-    delta: float,
-    data: Fields,
-    settings: Fields,
-    seeded: bool,
+    outcome: FitResult, budget: Budget, *, delta: float, data: Fields, settings: Fields, seeded: bool
 ) -> Report:
     """The report of a run as plain Python values: released numbers and public settings only.
 

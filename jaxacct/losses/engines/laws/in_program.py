@@ -22,14 +22,7 @@ from jaxacct.losses.engines.inversion.composed_transform import times
 from jaxacct.losses.engines.inversion.saddle_point import tilt_bound
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
-from jaxacct.losses.engines.laws.composer import (
-    ROUGH_POINTS,
-    Rough,
-    edges_of,
-    rough_of_run,
-    rough_of_sum,
-    sketched,
-)
+from jaxacct.losses.engines.laws.composer import ROUGH_POINTS, Rough, edges_of, rough_of_run, rough_of_sum, sketched
 from jaxacct.losses.engines.laws.sums import composed_in_program
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
