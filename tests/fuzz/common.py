@@ -102,6 +102,7 @@ class Case(NamedTuple):
         spared: arguments that are left as they are.
         functions: arguments that are the caller's own functions: what those raise is the caller's.
         words: what a message may name instead: the thing that the argument is a part of.
+        tried: what replaces each of them in the default suite.
     """
 
     function: Callable[..., Any]
@@ -110,6 +111,24 @@ class Case(NamedTuple):
     spared: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    tried: Iterable[Any] = VALUES
+
+
+class Later(NamedTuple):
+    """An argument that is made when its case is asked for: it takes long, or an optional package."""
+
+    make: Callable[[], Any]
+
+
+def case(function: Callable[..., Any], /, *spared: str, sound: Any = None, **given: Any) -> Callable[[], Case]:
+    """What makes a case, of ``function`` with arguments by name and the attributes that have other names than those."""
+    about = {name: given.pop(name) for name in ("words", "functions", "tried") if name in given}
+
+    def make() -> Case:
+        arguments = {name: value.make() if isinstance(value, Later) else value for name, value in given.items()}
+        return Case(function, arguments, sound, spared, **about)
+
+    return make
 
 
 class TooSlow(BaseException):
@@ -192,6 +211,6 @@ def fuzz_functions(case: Case, seconds: int = 60) -> None:
             called(case._replace(words=(*case.words, "lambda")), name, value, seconds)
 
 
-def at_length(case: Case, how: settings = many, seconds: int = 60) -> None:
+def at_length(case: Case, how: settings, seconds: int = 60) -> None:
     """As `fuzz`, with what hypothesis draws."""
     how(given(hostile)(lambda value: fuzz(case, [value], seconds)))()
