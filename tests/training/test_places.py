@@ -1,9 +1,5 @@
 """Where a row lies in its piece: a record more or less leaves all others where they are."""
 
-import os
-import pathlib
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import jax
@@ -17,6 +13,7 @@ from jaxacct import training
 from jaxacct.training import clipped_gradient_sum, per_example_gradients, sample_pieces, shard_examples, take_piece
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N
+from tests.processes import printed
 
 
 def highway(x):
@@ -34,7 +31,6 @@ ACTIVATIONS = {
     "softmax": jax.nn.softmax, "tanh": jnp.tanh,
 }  # fmt: skip
 LOUD = 1e9
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOUR = """
 import jax
 from tests.training.test_places import replayed
@@ -159,16 +155,7 @@ def test_a_lane_does_not_depend_on_who_else_is_sampled(piece, key):
 
 
 def test_four_devices_leave_the_gradients_of_others_as_they_are():
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
-    environment = kept | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "PYTHONPATH": str(ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-    }
-    done = subprocess.run([sys.executable, "-c", FOUR], env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stderr[-2000:]
-    silent, every = map(float, done.stdout.split())
+    silent, every = map(float, printed(FOUR, devices=4).split())
     assert silent == 0.0
     assert every <= 1.0
 
