@@ -12,9 +12,10 @@ from flax import nnx
 from jaxacct.training import from_flax, per_example_gradients
 from jaxacct.training.demo import build_network, load_data
 
-ROW = (
-    "39 State-gov 77516 Bachelors 13 Never-married Adm-clerical Not-in-family White Male 2174 0 40 United-States <=50K"
-).split()
+ROW = [
+    "39", "State-gov", "77516", "Bachelors", "13", "Never-married", "Adm-clerical", "Not-in-family", "White", "Male",
+    "2174", "0", "40", "United-States", "<=50K",
+]  # fmt: skip
 
 
 def with_fields(**fields):

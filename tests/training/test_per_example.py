@@ -105,16 +105,6 @@ def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
         np.testing.assert_allclose(seen, own_norms(PARAMS), rtol=1e-5)
 
 
-def test_a_step_that_is_none_leaves_everything_as_it_was(run):
-    for sigma, rate in ((np.nan, RATE), (0.0, RATE), (-1.0, RATE), (1e9, RATE), (SIGMA, np.nan), (SIGMA, 0.0)):
-        plan = PLAN._replace(propose=lambda step, state, seen, asked=(sigma, rate): (*map(np.float32, asked), state))
-        after, report = make_step(loss, OPTIMIZER, LEDGER, plan, clip_norm=CLIP, physical_batch=16)(run[2], DATA)
-        assert not report.admitted
-        assert float(report.gradient_norm) == 0.0
-        assert flat(after[:3]) == flat(run[2][:3])
-        assert int(after.step) == int(run[2].step)
-
-
 def test_the_norms_that_are_charged_may_be_the_callers_and_bound_the_contribution():
     begun = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
     half = make_step(
