@@ -1,5 +1,6 @@
 """`verify` finds a run's account again from its folder alone, and refuses every edit of it."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -80,7 +81,7 @@ def test_a_run_that_was_killed_and_resumed_holds_and_is_left_as_it_is(folder):
 
 def test_a_run_of_one_s_own_states_its_filter_and_needs_no_report(tmp_path):
     folder = ran(tmp_path / "run", steps=(3,), report=False)
-    settings = json.loads((folder / "journal").read_text().splitlines()[2])["record"]["settings"]
+    settings = records_of(folder)[0]["settings"]
     assert settings["relation"] == "add_or_remove"
     assert (settings["filter"], settings["delta"]) == (repr(PLAN.filter), 1e-5)
     assert settings["epsilon"] == verify(folder).epsilon
@@ -226,17 +227,26 @@ FORGED = {
 }
 
 
+def records_of(folder):
+    return [json.loads(one)["record"] for one in (folder / "journal").read_text().splitlines()[2:]]
+
+
+def sealed(path, records):
+    """Another journal in the place of one."""
+    path.unlink()
+    with contextlib.closing(training.Journal(path)) as journal:
+        for record in records:
+            journal.append(record)
+        journal.sync()
+
+
 @pytest.mark.parametrize("name", FORGED)
 def test_a_journal_that_is_sealed_anew_still_has_to_replay(tmp_path, forged_from, name):
     number, path, words = FORGED[name]
     folder = shutil.copytree(forged_from, tmp_path / "run")
-    records = [json.loads(one)["record"] for one in (folder / "journal").read_text().splitlines()[2:]]
+    records = records_of(folder)
     changed(records[number - 2], path)
-    (folder / "journal").unlink()
-    with training_journal(folder / "journal") as journal:
-        for record in records:
-            journal.append(record)
-        journal.sync()
+    sealed(folder / "journal", records)
     found = verify(folder)
     assert not found.holds
     assert any(word in found.problem for word in words.split("|")), found.problem
@@ -247,27 +257,13 @@ def forged_from(tmp_path_factory):
     """A run without checkpoints or report, whose journal alone says what was charged."""
     folder = ran(tmp_path_factory.mktemp("runs") / "plain", steps=(3,), report=False)
     shutil.rmtree(folder / "checkpoints")
-    lines = (folder / "journal").read_text().splitlines()[2:]
-    records = [json.loads(one)["record"] for one in lines]
-    (folder / "journal").unlink()
-    with training_journal(folder / "journal") as journal:
-        for record in records:
-            if record["kind"] != "checkpoint":
-                journal.append(record)
-        journal.sync()
+    sealed(folder / "journal", [one for one in records_of(folder) if one["kind"] != "checkpoint"])
     assert verify(folder).holds
     return folder
 
 
-def training_journal(path):
-    import contextlib
-
-    return contextlib.closing(training.Journal(path))
-
-
 def test_charges_that_were_cut_off_behind_a_checkpoint_are_missed(folder):
-    held = (folder / "journal").read_bytes()
-    lines = held.splitlines(keepends=True)
+    lines = (folder / "journal").read_bytes().splitlines(keepends=True)
     (folder / "journal").write_bytes(b"".join(lines[:-4]))
     assert not verify(folder).holds
 
@@ -370,14 +366,12 @@ def test_the_schema_lists_every_field_and_the_registry_says_unknown():
 
 @pytest.mark.parametrize("records", [1, 9, 10, 11, 8000, 10_000, 10_001, 60_000, 10**9])
 def test_the_default_delta_is_at_most_a_tenth_of_a_record(records):
-    from jaxacct.reports import dp_sgd_statement as made
-
-    delta = made(records=records, batch=records, epochs=1, noise_multiplier=5.0).delta
+    delta = dp_sgd_statement(records=records, batch=records, epochs=1, noise_multiplier=5.0).delta
     assert 1 / (100.1 * records) < delta <= 1 / (10 * records)
 
 
 def test_no_key_is_in_anything_that_a_report_writes(folder):
-    names = {name for path in folder.rglob("*") for name in [path.name]}
+    names = {path.name for path in folder.rglob("*")}
     assert {"report.md", "report.json", "history.csv", "budget.png", "filter.json", "journal"} <= names
     words = (folder / "report.md").read_text()
     assert "None" not in words
