@@ -69,7 +69,7 @@ def made(name):
 
 KINDS = (
     "additive-profile", "approximate-gdp-small", "approximate-zcdp", "gdp", "gdp-residue", "menu",
-    "natural-approximate-dp", "natural", "natural-undeclared", "odometer", "pure-dp", "renyi", "renyi-any",
+    "natural-approximate-dp", "natural", "natural-undeclared", "odometer-gdp", "pure-dp", "renyi", "renyi-any",
     "residue", "zcdp", "menu, online",
 )  # fmt: skip
 EACH = {name: EACH[name] for name in ("any, gdp", "approximate gdp", "menu")}

@@ -22,21 +22,11 @@ SGD, BUDGET, PLAN = optax.sgd(0.1), filters.renyi(9.0, 1e-5, order=8.0), trainin
 EACH = filters.per_example(filters.gdp(1.0), examples=3)
 RECORDS = [training.StepRecord(1, 1.0, 0.5, 1.0, 0.1, 0.9)]
 TREES = [
-    {"w": PARAMS["w"] * np.nan},
-    {"w": np.array([1, 2])},
-    {"w": np.zeros((0,), np.float32)},
-    {"w": np.ones((7, 3), np.float32)},
-    {"w": np.ones((3, 1), np.float32)},
-    {"w": "x"},
-    {"w": KEY},
-    {"v": np.ones((3, 2), np.float32)},
-    (X, Y[:1]),
-    (KEY, KEY),
-    training.RootKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),  # raw keys
-    training.StepKeys(np.zeros(2, np.uint32), np.zeros(2, np.uint32), np.zeros(2, np.uint32), 0),
-    KEYS,
-    jax.random.PRNGKey(0),
-]
+    {"w": PARAMS["w"] * np.nan}, {"w": np.array([1, 2])}, {"w": np.zeros((0,), np.float32)},
+    {"w": np.ones((7, 3), np.float32)}, {"w": np.ones((3, 1), np.float32)}, {"w": "x"}, {"w": KEY},
+    {"v": np.ones((3, 2), np.float32)}, (X, Y[:1]), (KEY, KEY), KEYS, jax.random.PRNGKey(0),
+    training.RootKeys(*[np.zeros(2, np.uint32)] * 2), training.StepKeys(*[np.zeros(2, np.uint32)] * 3, 0),  # raw keys
+]  # fmt: skip
 
 
 def loss(params, example):

@@ -45,33 +45,15 @@ MORE_WORDS = [
     lambda *_: None, (x for x in (1.0,)), memoryview(b"12"), [[[[[[[[1.0]]]]]]]], [1.0] * 100, type("Odd", (), {})(),
 ]  # fmt: skip
 ARRAYS = [
-    np.array([1.0, math.nan]),
-    np.zeros((0,)),
-    np.array("x"),
-    np.array([None, 1.0], object),
-    np.ones((2, 3, 4)),
-    np.array([2, -1]),
-    np.array(1 + 1j),
-]
+    np.array([1.0, math.nan]), np.zeros((0,)), np.array("x"), np.array([None, 1.0], object), np.ones((2, 3, 4)),
+    np.array([2, -1]), np.array(1 + 1j),
+]  # fmt: skip
 MORE_ARRAYS = [
-    np.array(True),
-    np.array(["1.0"]),
-    np.array([10**400], object),
-    np.array(["2026-01-01"], "M8[D]"),
-    np.zeros((0, 3)),
-    np.full((1,) * 12, -1.0),
-    np.array([[]]),
-    np.array(-1, np.int8),
-    np.array(math.nan, np.float16),
-    np.array(-math.inf, np.longdouble),
-    jnp.array(math.nan),
-    jnp.array([1, 2]),
-    jnp.array(True),
-    jnp.array(-1, jnp.bfloat16),
-    jnp.zeros((0,)),
-    jax.random.key(0),
-    jax.ShapeDtypeStruct((), np.float32),
-]
+    np.array(True), np.array(["1.0"]), np.array([10**400], object), np.array(["2026-01-01"], "M8[D]"),
+    np.zeros((0, 3)), np.full((1,) * 12, -1.0), np.array([[]]), np.array(-1, np.int8), np.array(math.nan, np.float16),
+    np.array(-math.inf, np.longdouble), jnp.array(math.nan), jnp.array([1, 2]), jnp.array(True),
+    jnp.array(-1, jnp.bfloat16), jnp.zeros((0,)), jax.random.key(0), jax.ShapeDtypeStruct((), np.float32),
+]  # fmt: skip
 NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -0.0, 0, -3, 2**70, 2**53 + 1, 5e-324, -5e-324, 1e-310, 1e308, 0.5]
 SCALARS = [np.float32(-1), np.float16(0.1), np.longdouble("1e4000"), np.int64(3), np.uint8(255), np.float64(math.nan)]
 VALUES = [*WORDS, *ARRAYS, *NUMBERS, *SCALARS]
