@@ -330,7 +330,7 @@ def test_the_steps_taken_are_certified_in_ball_arithmetic(whole):
 def test_the_command_says_what_it_found(folder, capsys):
     for damage, code in ((False, 0), (True, 1)):
         if damage:
-            EDITS["charge_sigma"](folder)
+            EDITS["report_noise"](folder)
         with pytest.raises(SystemExit) as stop:
             main(["verify", str(folder)])
         assert stop.value.code == code

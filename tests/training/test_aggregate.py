@@ -110,11 +110,6 @@ def test_the_schedule_sees_releases_and_says_the_rate_of_the_next_sample():
     assert np.any(update["a"])
 
 
-def test_gradients_that_are_no_batch_raise():
-    with pytest.raises(ValueError, match="updates must be per-example gradients"):
-        CHAIN.update({"a": jnp.float32(1.0)}, CHAIN.init(PARAMS), PARAMS)
-
-
 def _equal(one, other):
     if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
         one, other = jax.random.key_data(one), jax.random.key_data(other)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from jaxacct import training
-from jaxacct.training import clipped_gradient_sum, per_example_gradients, sample_pieces, shard_examples, take_piece
+from jaxacct.training import clipped_gradient_sum, per_example_gradients, sample_pieces, shard_examples
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N
 from tests.processes import printed
@@ -132,26 +132,19 @@ def test_releases_of_an_array_with_a_record_less_differ_by_a_clip_norm():
     assert size * np.sqrt(apart) <= 1.001
 
 
-def lanes(mask, piece, key):
-    """The lane of every record, -1 for those that are not in the sample."""
-    sample = sample_pieces(mask, piece, key)
-    found = np.full(len(mask), -1)
-    for number in range(int(sample.pieces)):
-        indices, valid = map(np.asarray, take_piece(sample, number))
-        assert (found[indices[valid]] == -1).all()
-        found[indices[valid]] = np.flatnonzero(valid)
-    return found
-
-
 @pytest.mark.parametrize("piece", [1, 3, 8, 16, 100])
 @pytest.mark.parametrize("key", [None, 5])
 def test_a_lane_does_not_depend_on_who_else_is_sampled(piece, key):
     key = None if key is None else jax.random.key(key)
-    whole = lanes(np.ones(60, bool), piece, key)
+
+    def lanes(mask):
+        return np.asarray(lanes_of(sample_pieces(mask, piece, key), 60))
+
+    whole = lanes(np.ones(60, bool))
     assert sorted(set(whole)) == list(range(piece)) or piece > 8
     for seed in range(5):
         mask = np.random.default_rng(seed).random(60) < 0.5
-        np.testing.assert_array_equal(lanes(mask, piece, key), np.where(mask, whole, -1))
+        np.testing.assert_array_equal(lanes(mask), np.where(mask, whole, -1))
 
 
 def test_four_devices_leave_the_gradients_of_others_as_they_are():

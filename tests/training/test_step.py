@@ -149,19 +149,6 @@ def test_the_gradient_is_divided_by_the_expected_and_not_the_realised_sample_siz
     np.testing.assert_allclose(sizes, np.round(sizes), atol=0.05)
 
 
-def test_noise_differs_between_steps_and_repeats_for_a_seed():
-    silent = (DATA[0] * 0, DATA[1] * 0)
-    options = dict(sigma=1.0, rate=0.5, clip_norm=1.0)
-
-    @jax.jit
-    def draw(step):
-        return noisy_gradient(loss, PARAMS, silent, step_keys(seeded_keys(0), step), **options)["w"]
-
-    draws = [draw(step) for step in range(50)]
-    assert len({np.asarray(draw).tobytes() for draw in draws}) == 50
-    assert np.array_equal(draws[0], draw(0))
-
-
 def test_a_run_repeats_for_a_seed_whatever_the_physical_batch():
     one, other = (run(filters.gdp(10.0), constant(1.0, 1.0, 5), 5, physical_batch=size)[0][-1] for size in (5, 60))
     np.testing.assert_allclose(one.params["w"], other.params["w"], rtol=1e-6)
