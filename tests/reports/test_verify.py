@@ -7,26 +7,17 @@ import json
 import shutil
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
 import pytest
 
 import jaxacct
 from jaxacct import Gaussian, Ledger, PoissonSampled, filters, training
 from jaxacct.cli import main
 from jaxacct.reports import Statement, dp_sgd_statement, read_statement, statement, verify
+from tests.training.small import DATA, PARAMS, SGD, loss
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
-PARAMS = {"w": jnp.zeros(3)}
-DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
-SGD = optax.sgd(0.1)
 PLAN = training.plan_budget("renyi", "constant", epsilon=2.0, delta=1e-5, steps=8, rate=0.5)
-
-
-def loss(params, row):
-    return jnp.sum((params["w"] - row) ** 2)
 
 
 def ran(folder, steps=(6, 8), settings=None, plan=PLAN, report=True):

@@ -9,26 +9,17 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxacct import filters
 from jaxacct.training import Journal, attempt_keys, durable_run, fit, init_state, make_step, seeded_keys, step_keys
 from jaxacct.training.schedules import adaptive, constant
+from tests.training.small import DATA, PARAMS, SGD, bits, loss
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
-PARAMS = {"w": jnp.zeros(3)}
-DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
 FILTER = filters.gdp(np.sqrt(30.5) / 2)  # room for thirty steps at sigma 2
 SCHEDULE = constant(2.0, 1.0, 40)
-SGD = optax.sgd(0.1)
-
-
-def loss(params, row):
-    return jnp.sum((params["w"] - row) ** 2)
-
-
 STEP = make_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=20)
 
 
@@ -54,10 +45,6 @@ def watched(watch):
     return dataclasses.replace(STEP, take=lambda state, *rest: (watch(state), STEP.take(state, *rest))[1])
 
 
-def raw(tree):
-    return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
-
-
 def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_budget(tmp_path):
     with opened(tmp_path, resume=False) as run:
         state, _ = advance(run, run.state, 10)
@@ -67,12 +54,12 @@ def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_b
         assert (run.attempt, int(run.state.step)) == (1, 8)
         assert [record.step for record in run.records if record.lost] == [9, 10]
         assert len(run.records) == 10
-        assert raw(run.state.filter_state) == raw(state.filter_state)
-        assert raw(run.state.params) != raw(state.params)
+        assert bits(run.state.filter_state) == bits(state.filter_state)
+        assert bits(run.state.params) != bits(state.params)
         assert not np.array_equal(jax.random.key_data(run.state.keys.noise), jax.random.key_data(first_keys.noise))
         # Steps 9 and 10 run again, on other noise and at the budget's expense.
         again, _ = advance(run, run.state, 2)
-        assert raw(again.params) != raw(state.params)
+        assert bits(again.params) != bits(state.params)
         assert float(FILTER.fraction(again.filter_state)) == pytest.approx(12 / 30.5)
         outcome = fit(run.step, again, DATA, steps=40, evaluate=lambda params: 0.5)
         assert outcome.stopped == "budget spent"
@@ -80,7 +67,7 @@ def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_b
         run.save(outcome.state)
     with opened(tmp_path) as run:
         assert (run.attempt, int(run.state.step), len(run.records)) == (2, 28, 30)
-        assert raw(run.state.params) == raw(outcome.state.params)
+        assert bits(run.state.params) == bits(outcome.state.params)
         state, report = run.step(run.state, DATA)
         assert not bool(report.admitted)
 
