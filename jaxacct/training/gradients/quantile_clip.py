@@ -63,6 +63,12 @@ def unit_of(clip_norm: ArrayLike | AdaptiveClip) -> ArrayLike:
     return clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
 
 
+def check_clip(clip_norm: ArrayLike | AdaptiveClip) -> None:
+    """Raises ValueError unless ``clip_norm`` is a concrete clip norm, or one that moves."""
+    if not isinstance(clip_norm, AdaptiveClip):
+        _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
+
+
 def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> Any:
     """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
     return (gradient, count) if isinstance(clip_norm, AdaptiveClip) else gradient
