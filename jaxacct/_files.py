@@ -57,6 +57,13 @@ def not_ones_own(found: os.stat_result) -> str | None:
     return None
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Writes a file under another name first, so that a reader never sees half of it."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(data)
+    os.replace(partial, path)
+
+
 def sync_folder(folder: Path) -> None:
     """Returns when the folder is on the disk: a new file's name is there only then."""
     handle = os.open(folder, os.O_RDONLY)

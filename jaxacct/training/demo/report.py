@@ -7,14 +7,15 @@ import hashlib
 import io
 import json
 import math
-import os
 from collections import Counter
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+import jaxacct
 from jaxacct import _validate
+from jaxacct._files import replace
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._types import Fields
 from jaxacct.filters import Filter
@@ -59,14 +60,14 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
 
 
 def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, Report]:
-    """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
+    """Epsilon at ``delta`` by two ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
-    * ``pld``, and ``renyi`` without a sampler: the composition of the steps that were taken, lost ones included, as if
-      they had been fixed in advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For
-      an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
-      guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
+    * ``pld``: the composition of the steps that were taken, lost ones included, as if they had been fixed in advance.
+      That is a bound for a schedule that *was* fixed in advance and ran to its end. For an adaptive path, or one that
+      somebody stopped by hand or resumed after seeing results, it is a diagnostic and no guarantee: other outputs would
+      have led to other paths (the main result of the f-DP filters paper).
     """
     _validate.instance(FitResult, outcome=outcome)
     _check_budget(budget)
@@ -86,39 +87,34 @@ def _check_budget(budget: object) -> None:
 def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: Runs | None) -> dict[str, Report]:
     """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` are those of a
     sampler."""
-    import jaxacct
-    from jaxacct import filters
-
     guarantee = filter.guarantee
-    rows = {
+    bounds = jaxacct.Bounds(np.zeros(()), np.zeros(()))
+    statement = "sound upper bound of the composition of the steps taken (by PLD)"
+    if drawn is not None:
+        runs = drawn.begun(len(records))
+        if runs:
+            bounds = jaxacct.epsilon(drawn.mechanism, delta, steps=runs)
+        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
+    elif (snapped := realised_mechanism(records, _MOST_DISTINCT)) is not None:
+        bounds = jaxacct.epsilon(snapped, delta)
+        if len({(record.sigma, record.rate) for record in records}) > _MOST_DISTINCT:
+            # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
+            bounds = bounds._replace(lower=0.0)
+    return {
         "filter": {
             "epsilon": float(guarantee.epsilon(delta)),
             "is_bound": bool(guarantee.is_bound),
             "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
             "statement": guarantee.statement,
-        }
+        },
+        "pld": {
+            "epsilon": float(bounds.upper),
+            "lower": float(bounds.lower),
+            "is_bound": not why,
+            "label": f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance",
+            "statement": statement,
+        },
     }
-    label = f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance"
-    taken = {"is_bound": not why, "label": label}
-    renyi, bounds = 0.0, jaxacct.Bounds(np.zeros(()), np.zeros(()))
-    if drawn is None:
-        exact, snapped = realised_mechanism(records), realised_mechanism(records, _MOST_DISTINCT)
-        if exact is not None and snapped is not None:
-            renyi = filters.plan_epsilon(exact, delta)
-            bounds = jaxacct.epsilon(snapped, delta)
-            if len(snapped.mechanisms) < len(exact.mechanisms):
-                # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
-                bounds = bounds._replace(lower=0.0)
-        statement = "Rényi composition of the steps taken, at the best order"
-        rows["renyi"] = {"epsilon": renyi, **taken, "statement": statement}
-        statement = "sound upper bound of the composition of the steps taken (by PLD)"
-    else:
-        runs = drawn.begun(len(records))
-        if runs:
-            bounds = jaxacct.epsilon(drawn.mechanism, delta, steps=runs)
-        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
-    rows["pld"] = {"epsilon": float(bounds.upper), "lower": float(bounds.lower), **taken, "statement": statement}
-    return rows
 
 
 def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
@@ -217,11 +213,7 @@ def table(report: Report, verbose: bool = False) -> str:
         rows += [(f"epsilon at delta {delta:g}", "", "")] if verbose else []
         rows += [(f"  {label}", rounded_up(privacy["filter"]["epsilon"], 5), privacy["filter"]["label"])]
     if verbose:
-        rows += [
-            (f"  {words}, steps taken", rounded_up(privacy[name]["epsilon"], 5), privacy[name]["label"])
-            for name, words in (("renyi", "Rényi"), ("pld", "PLD"))
-            if name in privacy
-        ]
+        rows += [("  PLD, steps taken", rounded_up(privacy["pld"]["epsilon"], 5), privacy["pld"]["label"])]
     lines = _aligned(rows)
     shortfall = privacy["pld"]["lower"] - privacy["filter"]["epsilon"]
     if not privacy["filter"]["is_bound"] and shortfall > 0:
@@ -259,13 +251,13 @@ def write_report(report: Report, folder: str | Path, filter: Filter, run: Durabl
     kept_filter.write(filter, folder)
     picture = folder / "budget.png"
     draw(report, picture)
-    _replaced(folder / "report.md", markdown(report).encode())
-    _replaced(folder / "history.csv", history_csv(report).encode())
+    replace(folder / "report.md", markdown(report).encode())
+    replace(folder / "history.csv", history_csv(report).encode())
     files = [folder / name for name in ("report.md", "report.json", "history.csv", "budget.png")]
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.suffix != ".json"}
     whole = report | {"sha256": digests}
     seal = seal_of(whole)
-    _replaced(files[1], (json.dumps(whole | {"seal": seal}, indent=1, ensure_ascii=False) + "\n").encode())
+    replace(files[1], (json.dumps(whole | {"seal": seal}, indent=1, ensure_ascii=False) + "\n").encode())
     if run is not None:
         run.reported(seal)
     return files
@@ -278,10 +270,3 @@ def history_csv(report: Report) -> str:
     writer.writerow(report["history"])
     writer.writerows(zip(*report["history"].values(), strict=True))
     return text.getvalue()
-
-
-def _replaced(path: Path, data: bytes) -> None:
-    """Under another name first, so that a reader never sees half of a file."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)
