@@ -115,7 +115,7 @@ def plan_budget(
         if schedule != "constant":
             raise ValueError(f"schedule must be 'constant' for the filter 'menu', got {schedule!r}")
         asked = float(epsilon), float(delta), int(steps), float(rate)
-        sampler, least, count = plan_batches(sampling, *asked, size, largest, physical_batch)
+        sampler, least, count = plan_batches(sampling, asked, size, largest, physical_batch)
         return Budget(least, sampler.schedule(count), "units", sampler)
     for name, value, only in (("sampling", sampling, "poisson"), ("size", size, None), ("largest", largest, None)):
         if value != only:

@@ -163,7 +163,7 @@ def check_key(key: jax.Array) -> None:
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
-    held: Any = keys
+    held: tuple[jax.Array, ...] = tuple(keys)
     if not all(_validate.is_key(key) for key in held[:3]) or any(map(np.ndim, held[3:])):
         raise ValueError(f"keys must be {kind.__name__} of typed scalar PRNG keys, got other values: {instead}")
     for found in map(jax.random.key_impl, held[:3]):

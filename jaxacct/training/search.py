@@ -81,8 +81,8 @@ def best_of(
     with contextlib.closing(Journal(folder / "journal")) as journal:
         if not (records := list(journal.records)):
             random = np.random.default_rng(int.from_bytes(os.urandom(32), "little"))
-            law: Any = selection.counts()[()]
-            choices = random.integers(len(candidates), size=law.draw(random)).tolist()
+            number = selection.counts().item().draw(random)
+            choices = random.integers(len(candidates), size=number).tolist()
             records = [{"kind": "search", "asked": asked, "choices": choices}]
             journal.append(records[0])
             journal.sync()

@@ -245,7 +245,7 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_clipped(filter: Filter, query: Mechanism, state: PyTree) -> tuple[jax.Array, PyTree, jax.Array]:
+def ask_clipped(filter: Filter, query: Mechanism | int, state: PyTree) -> tuple[jax.Array, PyTree, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.

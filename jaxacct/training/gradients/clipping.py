@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -205,7 +204,7 @@ def clipped_gradient_sum(
     lanes = draw_lanes(key, size, piece)
 
     def over(
-        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: Any, scale: jax.Array
+        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: PyTree, scale: jax.Array
     ) -> FixedPointSum:
         sample = in_lanes(mask, lanes, piece)
         return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)

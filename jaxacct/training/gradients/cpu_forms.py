@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +104,7 @@ def _in_form(equation: core.JaxprEqn, inputs: list[PyTree]) -> Sequence[PyTree]:
     return _jaxprs.evaluated(equation, inputs) if found is None else [found]
 
 
-def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: Any, **parameters: Any) -> jax.Array:
+def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: PyTree, **parameters: PyTree) -> jax.Array:
     images, kernels, outputs = dimension_numbers
     # (batch, feature, *space); kernels (output feature, input feature, *space).
     image, kernel = image.transpose(images), kernel.transpose(kernels)
@@ -118,7 +117,7 @@ def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: Any, *
     return found.transpose([outputs.index(axis) for axis in range(len(outputs))])
 
 
-def _canonical(image: jax.Array, kernel: jax.Array, **parameters: Any) -> jax.Array:
+def _canonical(image: jax.Array, kernel: jax.Array, **parameters: PyTree) -> jax.Array:
     """The convolution with batch and space first and features last, between transpositions."""
     rank = image.ndim
     last = (0, rank - 1, *range(1, rank - 1))
@@ -141,7 +140,7 @@ def _in_matrices(
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
     feature_group_count: int,
-    **parameters: Any,
+    **parameters: PyTree,
 ) -> jax.Array | None:
     """The convolution in groups as one product of matrices a group; None where that is neither faster nor needed."""
     groups, window = feature_group_count, kernel.shape[2:]

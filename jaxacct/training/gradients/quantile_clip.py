@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 
 _LEAST, _MOST = 1e-6, 1e6  # norms
@@ -66,7 +66,7 @@ def check_clip(clip_norm: ArrayLike | AdaptiveClip) -> None:
         _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
 
 
-def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> Any:
+def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> PyTree:
     """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
     return (gradient, count) if isinstance(clip_norm, AdaptiveClip) else gradient
 
