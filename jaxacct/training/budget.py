@@ -7,14 +7,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._types import PyTree
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
@@ -27,21 +24,11 @@ from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mec
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
-_UNITS = {
-    "zcdp": "rho (zCDP)",
-    "approximate_zcdp": "rho (zCDP)",
-    "approximate_dp": "rho (zCDP)",
-    "renyi_any": "Rényi divergence",
-    "gdp_residue": "mu (GDP)",
-}
-FILTERS = ("sampled_gaussian", "closed_form", "renyi", "gdp", "approximate_gdp", "menu", *_UNITS)
-
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _NEAR = 1.2  # of that noise: where a table asks for more, another filter is tried
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e8
 _COARSE = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512)  # orders of a divergence
 _LOW = 3.0
-_ONE_BY_ONE = 20_000  # steps that a residue is computed for
 
 
 class Budget(NamedTuple):
@@ -86,9 +73,8 @@ def plan_budget(
         filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "closed_form"
             (the same with one closed-form price), "renyi" (a looser bound), "gdp" (everyone in every step, rate 1),
             "approximate_gdp" (asymptotic only: `adversary.true_cost` of it and ``schedule.menu()`` bounds its worst
-            case), "menu" (a bound for ``sampling`` and constant noise), "renyi_any", "gdp_residue" (up to 20,000
-            steps), or at rate 1 "zcdp", "approximate_zcdp" and "approximate_dp". ``-`` may stand for ``_``, here and
-            below. Where no table of "sampled_gaussian" holds the target, the plan is that of the best other bound, and
+            case), or "menu" (a bound for ``sampling`` and constant noise). ``-`` may stand for ``_``, here and below.
+            Where no table of "sampled_gaussian" holds the target, the plan is that of the best other bound, and
             ``note`` says so.
         schedule: "constant", "warmup_decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
@@ -105,7 +91,7 @@ def plan_budget(
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
     filter, schedule = canonical(filter), canonical(schedule)
-    _validate.one_of(FILTERS, filter=filter)
+    _validate.one_of((*_PLANS, "menu"), filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)
     _validate.number(_validate.probability, delta=delta)
@@ -124,7 +110,7 @@ def plan_budget(
     target = _Target(
         lambda sigma: SCHEDULES[schedule](sigma, rate, steps), float(epsilon), float(delta), float(rate), progress
     )
-    return _by_name(filter, target) if filter in _UNITS else _PLANS[filter](target)
+    return _PLANS[filter](target)
 
 
 def planned_mechanism(schedule: Schedule) -> Composed:
@@ -239,39 +225,6 @@ def _of_a_range(make: Callable[..., Filter], target: _Target, floor: float) -> B
         return inside and bool(box.update(planned_mechanism(schedule), box.init())[0])
 
     return Budget(box, target.least_noise(fits, 1e-5, (floor / 1.01, 1.5 * floor)), "units")
-
-
-def _by_name(name: str, target: _Target) -> Budget:
-    """By the filter's own updates; a residue's depend on what is left, step by step."""
-    if target.rate != 1 and name not in ("renyi_any", "gdp_residue"):
-        raise ValueError(
-            f"rate must be 1 for the {name} filter (a sampled Gaussian has no zCDP parameter), got {target.rate:g}: "
-            "use the filter sampled_gaussian"
-        )
-    budget = filters.for_target(name, target.epsilon, target.delta)
-    floor = target.in_advance()
-    if name == "gdp_residue" and target.planned(floor).steps > _ONE_BY_ONE:
-        raise ValueError(f"steps must be at most {_ONE_BY_ONE} for the gdp_residue filter: use sampled_gaussian")
-
-    def fits(schedule: Schedule) -> bool:
-        if name == "gdp_residue":
-            return _admits_each(budget, schedule)
-        return bool(budget.update(planned_mechanism(schedule), budget.init())[0])
-
-    return Budget(budget, target.least_noise(fits, 1e-4, (floor / 1.01, 1e3 * floor)), _UNITS[name])
-
-
-def _admits_each(budget: Filter, schedule: Schedule) -> bool:
-    """Whether a filter admits every planned step, one after the other."""
-    each = [filters.prepare(step_mechanism(sigma, rate)) for sigma, rate, _ in schedule.planned]
-    queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-    which = np.repeat(np.arange(len(each)), [steps for _, _, steps in schedule.planned])
-
-    def step(state: PyTree, i: PyTree) -> PyTree:
-        admitted, state = budget.update(jax.tree.map(lambda leaf: leaf[i], queries), state)
-        return state, admitted
-
-    return bool(jax.jit(lambda: jax.lax.scan(step, budget.init(), which)[1].all())())
 
 
 def _gdp(target: _Target) -> Budget:
