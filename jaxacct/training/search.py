@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._files import as_path, sync_folder
+from jaxacct._files import as_path, sync_folder, to_disk
 from jaxacct._types import PyTree
 from jaxacct.selection import PrivateSelection
 from jaxacct.training.durable_runs.journal import Journal
@@ -115,6 +115,6 @@ def _write(path: Path, leaves: list[ArrayLike]) -> None:
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, *map(np.asarray, leaves))
         file.flush()
-        os.fsync(file.fileno())
+        to_disk(file.fileno())
     part.replace(path)
     sync_folder(path.parent)
