@@ -28,8 +28,6 @@ from jaxacct.training.loop import FitResult, StepRecord
 from jaxacct.training.runs import Runs
 from jaxacct.training.schedules import step_mechanism
 
-# A PLD composition takes at most this many different mechanisms in reasonable time.
-_MOST_DISTINCT = 32
 _COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
 
 Report: TypeAlias = Fields
@@ -88,18 +86,14 @@ def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, d
     """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` are those of a
     sampler."""
     guarantee = filter.guarantee
-    bounds = jaxacct.Bounds(np.zeros(()), np.zeros(()))
+    mechanism, runs = realised_mechanism(records), 1
     statement = "sound upper bound of the composition of the steps taken (by PLD)"
     if drawn is not None:
-        runs = drawn.begun(len(records))
-        if runs:
-            bounds = jaxacct.epsilon(drawn.mechanism, delta, steps=runs)
-        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
-    elif (snapped := realised_mechanism(records, _MOST_DISTINCT)) is not None:
-        bounds = jaxacct.epsilon(snapped, delta)
-        if len({(record.sigma, record.rate) for record in records}) > _MOST_DISTINCT:
-            # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
-            bounds = bounds._replace(lower=0.0)
+        mechanism, runs = drawn.mechanism, drawn.begun(len(records))
+        statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {drawn.steps} steps"
+    bounds = jaxacct.Bounds(np.zeros(()), np.zeros(()))
+    if mechanism is not None and records:
+        bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
     return {
         "filter": {
             "epsilon": float(guarantee.epsilon(delta)),
@@ -140,13 +134,11 @@ def make_report(
         settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
-    _validate.instance(FitResult, outcome=outcome)
-    _check_budget(budget)
+    rows = privacy_rows(outcome, budget, delta)
     _validate.instance(dict, data=data, settings=settings)
     if not isinstance(seeded, bool):
         raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
     records = outcome.records
-    rows = privacy_rows(outcome, budget, delta)
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
         "The held-out set is treated as public; its accuracy costs no budget here.",
