@@ -17,7 +17,6 @@ from dp_accounting import dp_event
 
 with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters.prices.kept",
                                          "jaxacct.cli", "jaxacct.interop"]):  # fmt: skip
-    import jax.numpy as jnp
     import numpy as np
 
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
