@@ -206,8 +206,7 @@ PLANS = [
     ("renyi", 0.1, "constant"), ("renyi", 0.1, "warmup_decay"),
     ("renyi", 0.5, "constant"), ("renyi", 0.5, "warmup_decay"),
     ("gdp", 1.0, "constant"), ("gdp", 1.0, "warmup_decay"),
-    ("zcdp", 1.0, "constant"), ("renyi_any", 1.0, "constant"), ("approximate_dp", 1.0, "constant"),
-    ("gdp_residue", 1.0, "constant"), ("sampled_gaussian", 0.1, "constant"),
+    ("sampled_gaussian", 0.1, "constant"),
     # In a warm-up both noise and rate move: a table of twenty seconds.
     pytest.param("sampled_gaussian", 0.1, "warmup_decay", marks=pytest.mark.slow),
 ]  # fmt: skip
