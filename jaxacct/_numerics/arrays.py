@@ -62,6 +62,26 @@ class _Program(ModuleType):
 program: Any = _Program("jax.numpy")
 """The array module of a program."""
 
+_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool, type(None)})
+
+
+class _Either(ModuleType):
+    """The functions of :func:`array_module` of what they are given, in lists and tuples as well."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        ours, theirs = getattr(np, name), getattr(program, name)
+
+        def function(*given: object, **named: object) -> PyTree:
+            plain = _PLAIN.issuperset(map(type, given)) or array_module(given) is np
+            return (ours if plain else theirs)(*given, **named)
+
+        setattr(self, name, function)
+        return function
+
+
+xp: ModuleType = _Either("xp")
+"""NumPy's functions for NumPy's arrays and numbers, jax.numpy's where one argument is JAX's."""
+
 
 def column(value: Real) -> Array:
     """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
@@ -210,7 +230,7 @@ def filled_up(values: Array, size: int, fill: Array) -> Array:
 def take(values: Array, index: Array) -> Array:
     """``values[..., index]``, several indices ``(..., n)`` for every row."""
     if values.ndim == 1:
-        return values[index]
+        return (values if array_module(values, index) is np else jnp.asarray(values))[index]
     shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1])
     if array_module(values, index) is not np:
         rows, at = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (values, index))

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
@@ -84,7 +84,7 @@ class RenyiDP(Symmetric):
 
     def _order(self) -> Array:
         order = positive(self.order)
-        return array_module(order).where(order > 1.0, order, np.nan)
+        return xp.where(order > 1.0, order, np.nan)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Divergences increase in the order; above the mechanism's own nothing is known.
@@ -100,9 +100,9 @@ class RenyiDP(Symmetric):
     def _witness(self, relation: str) -> Mechanism:
         # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
         mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
-        return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))
+        return unchecked(GDP, mu=xp.maximum(mu, 1e-100))
 
 
 def _root(value: Array) -> Array:
     """Square root, rounded down; a NaN is left to the mechanism's own bounds."""
-    return array_module(value).sqrt(value) * _DOWN
+    return xp.sqrt(value) * _DOWN

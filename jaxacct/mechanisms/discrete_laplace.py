@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -49,7 +49,7 @@ class DiscreteLaplace(Symmetric):
         """
         scale, gap = positive(self.scale), whole_number(self.sensitivity)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
-        return array_module(exact, pure).minimum(exact, pure)
+        return xp.minimum(exact, pure)
 
     def _pure(self) -> Array:
         return inflated(whole_number(self.sensitivity) / positive(self.scale), 2.0**-51)

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
@@ -66,7 +66,6 @@ class RandomAllocation(Mechanism):
     def _numbers(self) -> tuple[Array, Array]:
         """t and k in float64, NaN where they are invalid."""
         t, k = whole_number(self.batches), whole_number(self.participations)
-        xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> Runs:
@@ -74,7 +73,6 @@ class RandomAllocation(Mechanism):
         pair = inner._one_pair("remove", of)
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
-        xp = array_module(t, k)
         if not (_validate.is_traced((pair, t, k)) or tables_help(pair, relation)):
             # What is told where the record is knows no less.
             known = inner._replaced(EVERY_RECORD) if relation == "replace" else inner._one_pair(relation, of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -55,7 +55,7 @@ class Exponential(Symmetric):
     def _rho(self) -> Array:
         # Bounded range: Cesar, Rogers 2021.
         epsilon = self._pure()
-        return array_module(epsilon).minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
+        return xp.minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
 
     def _dominating(self, relation: str) -> Runs:
         return [(BoundedRangePair(positive(self.epsilon)), 1.0)]
@@ -105,13 +105,11 @@ def _divergence(epsilon: Array, order: Array) -> Array:
 
 def _log_mean(x: Array) -> Array:
     """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
-    xp = array_module(x)
     series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
     return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))
 
 
 def _log_power_rest(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    xp = array_module(loss, a)
     big, small = log_rest(a * loss), xp.log(a) + log_rest(loss)
     return big + log1p(-xp.exp(xp.minimum(small - big, -1e-15)))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
@@ -105,7 +105,6 @@ def without_zeros(pair: AllocationPair) -> AllocationPair:
     P has more of them then, some 1e-20, and no less of anything. A ratio of 0 turned round is an infinite loss.
     """
     losses, p, q = (part.values for part in (pair.losses, pair.p, pair.q))
-    xp = array_module(losses)
     least = xp.where((q > 0) & (losses > -np.inf), losses, np.inf).min(-1, keepdims=True)
     empty = (losses == -np.inf) & (q > 0)
     p = xp.where(empty, q * xp.exp(least) * (1.0 + 8.0 * UNIT), p)
@@ -117,11 +116,9 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 
     def divergence(pair: AllocationPair) -> Array:
         losses, p = pair.losses.values, pair.p.values
-        xp = array_module(losses)
         return xp.where(p > 0, p * xp.clip(losses, -1e3, 1e3), 0.0).sum(-1)
 
     one, other = divergence(first), divergence(second)
-    xp = array_module(one)
     chosen = one >= other
     losses, p, q = jax.tree.map(
         lambda x, y: xp.where(chosen[..., None], x, y), *((pair.losses, pair.p, pair.q) for pair in (first, second))

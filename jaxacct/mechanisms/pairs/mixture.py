@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, shared, stopped
+from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, shared, stopped, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -44,7 +44,6 @@ class MixturePair(Pair):
 
         Sums of k weights and their quotients: each is off by 2 k + 2 units.
         """
-        xp = array_module(*self.sensitivities, *self.weights)
         s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
         moving = xp.where(s > 0, w, 0.0)
         total, still = moving.sum(-1), xp.where(s > 0, 0.0, w).sum(-1)
@@ -58,7 +57,6 @@ class MixturePair(Pair):
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
         noise = column(self.noise)
         m = inner_loss(losses, column(rate.value), column(rate.rest))
-        xp = array_module(m, noise, s, v)
         goal = xp.where(xp.isfinite(m), m, 0.0)
         # The solution is a constant to derivatives: those of one more Newton step are the right ones.
         x = _solved(*(stopped(value) for value in (goal, s, v, noise)))
@@ -71,7 +69,6 @@ class MixturePair(Pair):
     def tails(self, losses: Edges) -> Tails:
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
-        xp = array_module(losses, noise, add, s, v)
         x = self._outcome(xp.where(add, -losses, losses), s, v, rate)
         z0 = x / noise
         base_above, base_below = normal_tails(z0)
@@ -119,7 +116,7 @@ class MixturePair(Pair):
         """-log of the weight of sensitivity 0, rounded up, in the direction `add`, where P is the base; or none."""
         least = log_rest(*self._components()[2])
         largest = inflated(-least, (16.0 + 2.0 * self._units()) * UNIT)
-        return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
+        return xp.where(self.reverse > 0.5, largest, np.inf)
 
     def loss_error(self) -> PerSetting:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh, and the weights'."""
@@ -130,7 +127,6 @@ class MixturePair(Pair):
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         s, v, rate = self._components()
-        xp = array_module(order, s, v)
         whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
@@ -140,7 +136,6 @@ class MixturePair(Pair):
 def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
-    xp = array_module(x, s, v, noise)
     y = xp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
     logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
     far = logsumexp(logs)
@@ -151,7 +146,7 @@ def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Arr
 
 def roundings(x: Array, goal: Array, s: Array, noise: Array) -> Array:
     """A unit of the size of a loss's terms: a relative error of x moves the loss by that of its steepest line."""
-    xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
+    largest = s.max(-1)[..., None]
     return UNIT * (1.0 + xp.abs(goal) + largest * (xp.abs(x) + largest) / noise**2)
 
 
@@ -167,6 +162,6 @@ def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
 
     def finished(state: tuple[Array, Array, Array]) -> Array:
         x, value, _ = state
-        return ~(array_module(value).abs(value - goal) > _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
+        return ~(xp.abs(value - goal) > _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
 
     return iterated(newton, (start, *_moving_loss(start, s, v, noise)), finished, _ITERATIONS)[0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -86,7 +86,6 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     `add_or_remove` is the larger of both directions.
     """
     leaves: PyTree = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
-    xp = array_module(leaves)
     shape = np.broadcast_shapes(*settings_shapes(leaves))
     noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)

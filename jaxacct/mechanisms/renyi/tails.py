@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
@@ -78,7 +78,7 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
 
 def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
-    survey, xp = pair.survey(), array_module(pair)
+    survey = pair.survey()
     points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
     greatest = points.max(-1, keepdims=True)
     largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
@@ -95,7 +95,6 @@ def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
 
 def _upper_cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """The mass of each cell from the smaller tail, and its relative error."""
-    xp = array_module(above, below, error)
     right = above[..., :-1] < below[..., 1:]
     differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     mass = xp.maximum(differences, 0.0)
@@ -106,7 +105,6 @@ def _upper_cells(above: Array, below: Array, error: Array) -> tuple[Array, Array
 
 def log_power_excess(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
-    xp = array_module(loss, a)
     near = xp.abs(loss) < 1e-150
     safe = xp.where(near, 1.0, loss)
     moderate = xp.minimum(safe, _FARTHEST)
@@ -115,7 +113,7 @@ def log_power_excess(loss: Array, a: Array) -> Array:
 
 def table_divergence(pair: Tabulated, order: ArrayLike) -> Array:
     """log(sum p^a q^(1-a)) / (a - 1), from non-negative terms; inf if a loss may be."""
-    shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
+    shape = np.broadcast_shapes(*settings_shapes((pair, order)))
     return _of_table(*flattened((pair, order), shape, xp)).reshape(shape)
 
 

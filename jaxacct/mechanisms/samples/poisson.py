@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -91,7 +91,7 @@ class PoissonSampled(Mechanism):
         if isinstance(inner, PoissonSampled):
             # Divergences grow with the rate, so that a product that is rounded up bounds them.
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
-            rate = array_module(rate).minimum(rate, 1.0)
+            rate = xp.minimum(rate, 1.0)
             return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
         rate = nonnegative(self.rate, 1.0)
         known = inner._sampled_renyi(rate, order, relation)

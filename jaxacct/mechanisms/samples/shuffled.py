@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
@@ -58,7 +58,7 @@ class Shuffled(Mechanism):
 
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         runs, t = whole_steps(steps), whole_number(self.batches)
-        runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
+        runs = xp.where(t >= 1.0, runs, np.nan)
         if relation == "replace":
             return [(self.mechanism._replaced(EVERY_RECORD), runs)]
         return self.mechanism._runs(relation, runs)

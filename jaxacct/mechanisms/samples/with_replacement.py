@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, xp
 from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
@@ -79,7 +79,6 @@ class SampledWithReplacement(Subsample):
         self._refuse_special(relation)
         weights, tail = self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
-        xp = array_module(noise, tail, *weights)
         if relation == "replace":
             shape = np.broadcast_shapes(*(np.shape(weight) for weight in weights))
             row = xp.stack([xp.broadcast_to(weight, shape) for weight in weights], -1)

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -110,4 +110,4 @@ class SampledWithoutReplacement(Subsample):
 
 def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
-    return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)
+    return xp.minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
+from jaxacct._numerics.arrays import Array, column, iterated, logsumexp, stopped, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -37,7 +37,6 @@ class AntipodalMixturePair(Pair):
 
     def _components(self) -> tuple[Array, Array]:
         """Sensitivities and weights, shape ``(..., k)``."""
-        xp = array_module(*self.sensitivities, *self.weights)
         s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
         return s, w / w.sum(-1, keepdims=True)
 
@@ -48,14 +47,12 @@ class AntipodalMixturePair(Pair):
         x = _solved(*(stopped(value) for value in (losses, s, w, noise)))
         value, slope = _loss(x, s, w, noise)
         better = x - (value - losses) / slope
-        xp = array_module(better)
         off = xp.abs(_loss(better, s, w, noise)[0] - losses)
         return xp.where(off <= _ACCEPTED * roundings(better, losses, s, noise), better, np.nan)
 
     def tails(self, losses: Edges) -> Tails:
         noise = column(self.noise)
         s, w = self._components()
-        xp = array_module(losses, noise, s, w)
         x = self._outcome(xp.abs(losses) + 0.0 * noise, s, w)
         sums = []
         for sign in (-1.0, 1.0):
@@ -69,7 +66,6 @@ class AntipodalMixturePair(Pair):
     def survey(self) -> Survey:
         noise = column(self.noise)
         s, w = self._components()
-        xp = array_module(noise, s, w)
         flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
         x = flat(s[..., None] + noise[..., None] * Z)
         log_masses = xp.log(w)[..., None] + LOG_WEIGHT
@@ -82,7 +78,6 @@ class AntipodalMixturePair(Pair):
     def log_moment(self, order: PerSetting) -> PerSetting:
         """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
         s, w = self._components()
-        xp = array_module(order, s, w)
         once = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         base = (order - 1.0) * xp.log(xp.where(s == 0.0, w, 0.0).sum(-1))
         apart, from_base = logsumexp(xp.log(w) + 4.0 * once), logsumexp(xp.log(w) + once) - base
@@ -100,7 +95,6 @@ class AntipodalMixturePair(Pair):
 def _side(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, w, noise = s[..., None, :], w[..., None, :], noise[..., None]
-    xp = array_module(x, s, w, noise)
     y = xp.where(w > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
     logs = xp.where(w > 0, y + xp.log(xp.where(w > 0, w, 1.0)), -np.inf)
     far = logsumexp(logs)
@@ -118,7 +112,6 @@ def _loss(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
 
 def _solved(goal: Array, s: Array, w: Array, noise: Array) -> Array:
     """The root x >= 0 of the loss, or whatever there is after so many steps."""
-    xp = array_module(goal, s, w, noise)
     moving = (w * s).sum(-1)[..., None]
     # Jensen: M is above the weighted mean of its lines, and M(-x) < 0, so the root lies left of that line's.
     high = xp.maximum(goal * noise**2 + 0.5 * (w * s**2).sum(-1)[..., None], 0.0) / moving
