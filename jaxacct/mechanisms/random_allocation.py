@@ -7,11 +7,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, xp
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
-from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
+from jaxacct.mechanisms.pairs.allocation import BATCHES, allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.replaced.table import AntipodalTablePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, Rate, poisson_rate, whole_number, whole_steps
@@ -53,14 +53,12 @@ class RandomAllocation(Mechanism):
         ValueError: concrete numbers that are not whole, or more participations than batches.
     """
 
-    mechanism: Mechanism
-    batches: ArrayLike
-    participations: ArrayLike = 1
+    mechanism: Mechanism = checked(a_mechanism)
+    batches: ArrayLike = checked(*BATCHES)
+    participations: ArrayLike = checked(_validate.count, default=1)
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(batches=self.batches, participations=self.participations)
-        _validate.at_most(2.0**20, batches=self.batches)
+        super().__post_init__()
         _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Array, Array]:

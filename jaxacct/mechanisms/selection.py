@@ -8,7 +8,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
@@ -41,10 +41,7 @@ class Exponential(Symmetric):
         ValueError: a concrete ``epsilon`` that is not a finite number above 0.
     """
 
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+    epsilon: ArrayLike = checked(_validate.positive)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return _divergence(nonnegative(self.epsilon), order)
@@ -77,10 +74,7 @@ class PermuteAndFlip(Response):
         ValueError: a concrete ``epsilon`` that is not a finite number above 0.
     """
 
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+    epsilon: ArrayLike = checked(_validate.positive)
 
 
 @hosted

@@ -28,7 +28,10 @@ Masses = tuple[np.ndarray, np.ndarray, np.ndarray]
 ATOMS = 4096
 """Of a table."""
 
-_MOST = 2**20  # batches
+_MOST = 2**20
+BATCHES = (_validate.count, functools.partial(_validate.at_most, _MOST))
+"""Checks of the number of batches of an epoch."""
+
 _KEPT = 256  # settings
 _FAINT = 0.03  # losses of an epoch that are turned round
 

@@ -13,10 +13,10 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import at_hand
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
 from jaxacct.mechanisms.randomized_response import ApproximateDP
@@ -55,12 +55,11 @@ class PoissonSampled(Mechanism):
         ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
-    mechanism: Mechanism
-    rate: ArrayLike
+    mechanism: Mechanism = checked(a_mechanism)
+    rate: ArrayLike = checked(_validate.rate)
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.rate(rate=self.rate)
+        super().__post_init__()
         depth = len(self._nesting()[0])
         if depth > MOST_NESTED:
             raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")

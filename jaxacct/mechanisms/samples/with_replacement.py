@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, xp
 from jaxacct._numerics.binomial import binomial_weights
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, a_mechanism
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -49,15 +51,13 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Mechanism
-    batch: ArrayLike
-    records: ArrayLike
+    mechanism: Mechanism = checked(a_mechanism)
+    batch: ArrayLike = checked(_validate.count)
+    records: ArrayLike = checked(functools.partial(_validate.count, 2))
     _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(batch=self.batch, records=self.records)
-        _validate.at_least(2, records=self.records)
+        super().__post_init__()
         _validate.ordered(batch=self.batch, records=self.records)
 
     def _draws(self) -> tuple[list[Array], Array]:
