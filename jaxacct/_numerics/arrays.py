@@ -62,7 +62,7 @@ class _Program(ModuleType):
 program: Any = _Program("jax.numpy")
 """The array module of a program."""
 
-_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool, type(None)})
+_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool})  # the usual ones, looked up
 
 
 class _Either(ModuleType):
@@ -72,8 +72,10 @@ class _Either(ModuleType):
         ours, theirs = getattr(np, name), getattr(program, name)
 
         def function(*given: object, **named: object) -> PyTree:
-            plain = _PLAIN.issuperset(map(type, given)) or array_module(given) is np
-            return (ours if plain else theirs)(*given, **named)
+            for one in given:
+                if type(one) not in _PLAIN and array_module(one) is not np:
+                    return theirs(*given, **named)
+            return ours(*given, **named)
 
         setattr(self, name, function)
         return function

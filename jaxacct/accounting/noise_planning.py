@@ -16,7 +16,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._printing import plainly
 from jaxacct.accounting import Bounds
 from jaxacct.accounting.calibration import calibrate
-from jaxacct.accounting.noise_search import StandIn, maximised
+from jaxacct.accounting.noise_search import Goal, maximised
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 
@@ -124,13 +124,12 @@ def plan_noise(
 
     constant, bounds, constant_utility = certified(np.ones(counts.size), None)
     best = sigma, _, best_utility = constant, bounds, constant_utility
-    stand_in = StandIn(make, counts, relation)
     slope_of = _slope_of(utility)
     for _ in range(int(rounds)):
         slopes = _slopes(make, sigma, counts, epsilon, relation)
         with np.errstate(all="ignore"):
             start = np.log(sigma)
-            goal = stand_in.at(start, stand_in.tilt(start, float(epsilon)), slopes)
+            goal = Goal(make, counts, relation, start, float(epsilon), slopes)
             found = np.exp(maximised(slope_of, goal, start, int(iterations)))
         if not np.isfinite(found).all():
             break
