@@ -14,7 +14,7 @@ from jaxacct._types import PyTree
 T = TypeVar("T")
 
 
-def checked(*checks: Callable[..., None], default: object = dataclasses.MISSING) -> Any:
+def checked(*checks: Callable[..., object], default: object = dataclasses.MISSING) -> Any:
     """A field whose value passes ``checks``, functions of :mod:`jaxacct._validate`; see `check_fields`."""
     return dataclasses.field(default=default, metadata={"checks": checks})
 

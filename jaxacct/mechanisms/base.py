@@ -224,18 +224,12 @@ def of_witness(sample: Any, relation: str) -> Any:
     return sample if inner is sample.mechanism else unchecked(type(sample), **{**vars(sample), "mechanism": inner})
 
 
-def a_mechanism(**named: object) -> None:
-    """Every value is a mechanism."""
-    for name, value in named.items():
-        if not isinstance(value, Mechanism):
-            raise ValueError(f"{name} must be one of those in jaxacct.mechanisms, got {type(value).__name__}")
-
-
-def as_mechanism(mechanism: Mechanism) -> Mechanism:
+def as_mechanism(mechanism: object) -> Mechanism:
     """``mechanism``, if it is one.
 
     Raises:
         ValueError: it is not.
     """
-    a_mechanism(mechanism=mechanism)
+    if not isinstance(mechanism, Mechanism):
+        raise ValueError(f"mechanism must be one of those in jaxacct.mechanisms, got {type(mechanism).__name__}")
     return mechanism

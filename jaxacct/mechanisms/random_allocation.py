@@ -9,7 +9,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import BATCHES, allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -53,7 +53,7 @@ class RandomAllocation(Mechanism):
         ValueError: concrete numbers that are not whole, or more participations than batches.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     batches: ArrayLike = checked(*BATCHES)
     participations: ArrayLike = checked(_validate.count, default=1)
 

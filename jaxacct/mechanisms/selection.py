@@ -7,7 +7,6 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats, hosted
-from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
@@ -15,8 +14,9 @@ from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
 from jaxacct.mechanisms.randomized_response import Response
-from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
+from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
 @mechanism
@@ -88,7 +88,7 @@ def _divergence(epsilon: Array, order: Array) -> Array:
     scale = xp.log(-xp.expm1(-eps))
     log_high = xp.log(-xp.expm1(t - eps)) - scale - t
     log_low = xp.log(-xp.expm1(-t)) - scale
-    terms = xp.logaddexp(log_high + _log_power_rest(t, a), log_low + _log_power_rest(t - eps, a))
+    terms = xp.logaddexp(log_high + log_power_excess(t, a), log_low + log_power_excess(t - eps, a))
     # Being off by d costs a relative 4 (d / eps)^2 + a^2 d^2 / 2 of the excess, and t is off by a few roundoffs.
     off = 2.0**-49 * (1.0 + eps)
     terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + ROUNDING / (a - 1.0)
@@ -101,9 +101,3 @@ def _log_mean(x: Array) -> Array:
     """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
     series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
     return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))
-
-
-def _log_power_rest(loss: Array, a: Array) -> Array:
-    """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    big, small = log_rest(a * loss), xp.log(a) + log_rest(loss)
-    return big + log1p(-xp.exp(xp.minimum(small - big, -1e-15)))

@@ -16,7 +16,7 @@ from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
 from jaxacct.mechanisms.randomized_response import ApproximateDP
@@ -55,7 +55,7 @@ class PoissonSampled(Mechanism):
         ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     rate: ArrayLike = checked(_validate.rate)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
-from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.allocation import BATCHES, allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
@@ -43,7 +43,7 @@ class Shuffled(Mechanism):
         ValueError: a concrete number of batches that is not whole, or too large.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     batches: ArrayLike = checked(*BATCHES)
 
     @property

@@ -11,7 +11,7 @@ from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism, a_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.replaced.displaced import DisplacedGaussianPair
@@ -71,7 +71,7 @@ class TruncatedPoisson(Subsample):
     whether the sample is cut. The cells and their pairs are derived here.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     rate: ArrayLike = checked(_validate.rate)
     largest: ArrayLike = checked(_validate.count)
     records: ArrayLike = checked(_validate.count)

@@ -13,7 +13,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_probability
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.base import Mechanism, a_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.parameters import LEAST_MASS
 from jaxacct.mechanisms.random_sensitivity import RandomSensitivityGaussian
@@ -41,7 +41,7 @@ class UserLevel(Mechanism):
         ValueError: another mechanism, numbers that are traced or outside these ranges.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     rate: ArrayLike = checked(_validate.rate, _validate.positive)
     records: ArrayLike = checked(_validate.count, functools.partial(_validate.at_most, MOST_RECORDS))
 

@@ -13,7 +13,7 @@ from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism, a_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -51,7 +51,7 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     batch: ArrayLike = checked(_validate.count)
     records: ArrayLike = checked(functools.partial(_validate.count, 2))
     _instead = "; use SampledWithReplacement of the inner mechanism alone"

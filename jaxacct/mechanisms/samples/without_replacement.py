@@ -12,7 +12,7 @@ from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.base import Mechanism, a_mechanism, of_witness
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
@@ -52,7 +52,7 @@ class SampledWithoutReplacement(Subsample):
             than 1e-14 of it.
     """
 
-    mechanism: Mechanism = checked(a_mechanism)
+    mechanism: Mechanism = checked(as_mechanism)
     sample_size: ArrayLike = checked(_validate.count)
     dataset_size: ArrayLike = checked(_validate.count)
     _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
