@@ -65,11 +65,11 @@ class MixturePair(Pair):
         z0 = x / noise
         base, moved = normal_tails(z0), mixture_tails(x, s, v, noise)
         share, rest, largest = column(rate.value), column(rate.rest), s.max(-1)[..., None]
-        mixture = (rest * one + share * other for one, other in zip(base, moved, strict=True))
+        above, below = (rest * one + share * other for one, other in zip(base, moved, strict=True))
         # As in GaussianPair; the sum of k terms adds a roundoff a term, and weights are off as well.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), REACH + 2.0)
         error = UNIT * (24.0 + 4.0 * s.shape[-1] + 2.0 * self._units() + 8.0 * larger**2)
-        return mirrored(Tails(*mixture, *base, error), add)
+        return mirrored(Tails(above, below, *base, error), add)
 
     def survey(self) -> Survey:
         noise, add = column(self.noise), column(self.reverse) > 0.5
