@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def array_module(*trees: object) -> ModuleType:
 class _Program(ModuleType):
     """jax.numpy with ``where`` and ``clip`` as operations, and not as functions of the program's for every shape."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         return getattr(jnp, name)
 
     @staticmethod
@@ -59,7 +59,7 @@ class _Program(ModuleType):
         return jnp.minimum(jnp.maximum(value, least), most)
 
 
-program: Any = _Program("jax.numpy")
+program: ModuleType = _Program("jax.numpy")
 """The array module of a program."""
 
 _PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool})  # the usual ones, looked up
@@ -68,7 +68,7 @@ _PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool
 class _Either(ModuleType):
     """The functions of :func:`array_module` of what they are given, in lists and tuples as well."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., PyTree]:
         ours, theirs = getattr(np, name), getattr(program, name)
 
         def function(*given: object, **named: object) -> PyTree:

@@ -51,7 +51,7 @@ def mechanism(cls: type[T]) -> type[T]:
         value = vars(self).__getitem__
         return tuple(map(value, data)), tuple(map(value, static))
 
-    def unflatten(meta: tuple[Any, ...], leaves: PyTree):
+    def unflatten(meta: tuple[object, ...], leaves: PyTree):
         self = object.__new__(made)
         for name, value in zip(data, leaves, strict=True):
             object.__setattr__(self, name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -140,7 +140,7 @@ def plan_noise(
     return NoisePlan(sigma, _composed(make, sigma, counts), bounds, value, float(constant[0]), constant_utility)
 
 
-def _levels(make: Callable[[Array], Mechanism], sigma: Array, n: int) -> Any:
+def _levels(make: Callable[[Array], Mechanism], sigma: Array, n: int) -> Mechanism:
     """``make(sigma)`` with every leaf of shape ``(n,)``."""
     levels, shape = make(sigma), (n,)
     for leaf in jax.tree.leaves(levels):
@@ -181,7 +181,7 @@ def _slopes(make: Callable[[Array], Mechanism], sigma: np.ndarray, counts: np.nd
     base, up, down = (_levels(make, sigma * factor, n) for factor in (1.0, np.exp(_STEP), np.exp(-_STEP)))
     rows = np.arange(2 * n)
 
-    def shifted(i: int) -> Any:
+    def shifted(i: int) -> Mechanism:
         """Level i in 2 n schedules, of which the i-th raises it and the (n + i)-th lowers it."""
         return jax.tree.map(
             lambda b, u, d: np.where(rows == i, u[i], np.where(rows == n + i, d[i], b[i])), base, up, down

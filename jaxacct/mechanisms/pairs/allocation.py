@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct._types import PyTree
 from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
-from jaxacct.mechanisms.allocation.sums import sum_of_ratios
+from jaxacct.mechanisms.allocation.sums import SumBounds, sum_of_ratios
 from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
@@ -139,7 +138,7 @@ def _table(
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _bounds(structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
+def _bounds(structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> SumBounds | None:
     """Both directions, from above and from below, read these."""
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):
