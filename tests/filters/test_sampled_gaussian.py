@@ -264,7 +264,7 @@ def test_it_says_what_it_is_and_is_kept_on_disk(box, tmp_path, monkeypatch):
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
     again = make(progress=lambda *x: pytest.fail("computed anew"))
-    assert (np.asarray(made.corners) == np.asarray(again.corners)).all()
+    assert (np.asarray(made.lines) == np.asarray(again.lines)).all()
     assert float(made.guarantee.epsilon(1e-3)) == float(again.guarantee.epsilon(1e-3))
 
 

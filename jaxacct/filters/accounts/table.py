@@ -57,7 +57,7 @@ class TablePerExampleFilter(PerExampleFilter):
     Attributes:
         common: the `TableFilter` whose prices and budget are everybody's.
         near: of a box, the largest price at each corner while the budget left after a query is at least half of the
-            least of a level, int32, shape ``(sigmas, rates, levels)``.
+            least of a level, int32, shape ``(corners, levels)``.
         whole: of a box, the largest price down to nothing left, likewise.
         examples: how many accounts there are, static.
         rows: of the table of prices by norm, static.
@@ -127,7 +127,7 @@ def of_table(filter: TableFilter, examples: int) -> TablePerExampleFilter:
     if filter.records > 1:
         raise ValueError(f"filter must be one for single records, got one for {filter.records} records of a user")
     if filter.fixed:
-        nothing = np.zeros((0, 0, _LEVELS), np.int32)
+        nothing = np.zeros((0, _LEVELS), np.int32)
         return TablePerExampleFilter(filter, nothing, nothing, examples, _rows_for(filter.noise))
     common = with_one_table(filter)
     near, whole = _largest(common)
@@ -194,8 +194,8 @@ def _prices_at_levels(filter: TablePerExampleFilter, noise: Array, rate: Real) -
 
     def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))
-        for weight, i, k in corners:
-            one, weight = jnp.asarray(table)[i, k].astype(jnp.float64), weight[:, None]
+        for weight, row in corners:
+            one, weight = jnp.asarray(table)[row].astype(jnp.float64), weight[:, None]
             total += jnp.where(weight > 0, jnp.where(one < DEAR, weight * one, jnp.inf), 0.0)
         return jnp.ceil(total + 1e-4)
 
@@ -210,14 +210,14 @@ def _largest(common: TableFilter) -> tuple[np.ndarray, np.ndarray]:
     Only budgets that a query leaves count: with b left at most, one of a cell of the grid leaves b less the least price
     of the cell's corners (nothing is dearer than no price, which is what a loud query has for the budgets next to b).
     """
-    prices, nodes = np.asarray(common.corners).max(0), np.asarray(common.nodes, np.int64)
-    least = prices.min(-1)
+    prices, nodes = np.asarray(common.lines)[:, : common.first_entry].max(0), np.asarray(common.nodes, np.int64)
+    least = prices.min(-1).reshape(np.shape(common.sigmas)[0], -1)
     for axis in (0, 1):  # of the cells that a corner belongs to
         padded = np.pad(least, [(1, 1) if axis == i else (0, 0) for i in (0, 1)], mode="edge")
         least = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=axis).min(-1)
     found = []
     for low, high in _level_ends().T:
-        used = nodes[:-1] <= np.maximum(high - least.astype(np.int64), 0)[..., None]
+        used = nodes[:-1] <= np.maximum(high - least.reshape(-1, 1).astype(np.int64), 0)
         for begin in (low / 2, 0.0):
             # Where every price takes more than half of what is left there is no interval: nothing is near.
             intervals = used & (nodes[1:] >= begin)
