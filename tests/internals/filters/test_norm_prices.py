@@ -37,7 +37,7 @@ def test_everybody_pays_at_least_the_price_of_their_norm_and_hardly_more():
         if n == 0:
             assert price == 0
         else:
-            exact = lambda n: int(ledger.common.price(PoissonSampled(Gaussian(1.0, n), RATE)))  # noqa: E731
+            exact = lambda n: int(ledger.filter.price(PoissonSampled(Gaussian(1.0, n), RATE)))  # noqa: E731
             assert exact(n) <= price <= exact(min(n * (1 + 2.0**-7), 1.0))
     assert spent[NORMS >= 1].tolist() == [PRICES[0]] * int((NORMS >= 1).sum()), "the clip norm itself is not rounded"
     bounds = np.asarray(ledger.bounds(STEP, NORMS, state))
