@@ -50,7 +50,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         regime: "small" or "large" sampling rates, static.
     """
 
-    limit = amounts.EXACT
+    to_the_unit = True
     pieces: Array
     regime: str = dataclasses.field(metadata={"static": True})
 

@@ -25,12 +25,13 @@ class AdditiveFilter(BaseFilter):
     """Budgets in ``pieces``, and an account for each; a subclass says what a query costs.
 
     ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
-    if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
+    if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget;
+    ``to_the_unit`` without the slack of `amounts.WITH_SLACK`.
     """
 
     pieces: PyTree
     squares: ClassVar[bool] = False
-    limit: ClassVar[int] = amounts.WITH_SLACK
+    to_the_unit: ClassVar[bool] = False
 
     def _identity(self) -> list[Array]:
         """What belongs to the filter's mark, beside its type and static fields."""
@@ -63,7 +64,7 @@ class AdditiveFilter(BaseFilter):
 
     def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         """`update` with costs instead of a query."""
-        return _update(self.pieces, costs, state, self.squares, self.limit)
+        return _update(self.pieces, costs, state, self.squares, self.to_the_unit)
 
     def _covers(self, query: object) -> ArrayLike:
         with jax.enable_x64(True):
@@ -104,9 +105,10 @@ class AdditiveFilter(BaseFilter):
 
 @in_float64
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool, limit: int) -> tuple[Array, PyTree]:
+def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool, to_the_unit: bool) -> tuple[Array, PyTree]:
     """Whether ``costs`` fit all budgets, up to their limit, and the accounts after them."""
     leaves, tree = jax.tree.flatten(pieces)
+    limit = amounts.EXACT if to_the_unit else amounts.WITH_SLACK
     fits, charged = [], []
     for one, cost, account in zip(leaves, tree.flatten_up_to(costs), tree.flatten_up_to(state), strict=True):
         budget = amounts.join(one)
