@@ -218,7 +218,6 @@ def test_residues():
     assert natural_residue(response(1.1), 0, family, 3) is None
 
 
-@pytest.mark.slow  # a lattice of 5,401 points
 def test_sampled_gaussians_break_the_filter_as_in_example_3_3():
     member = lambda mu: PoissonSampled(Gaussian(1 / mu), 0.5)  # noqa: E731
     grid = LossGrid(LOG2 / 160, -2700, 5401)
@@ -244,7 +243,6 @@ def test_members_and_budgets_may_be_plds():
     assert again.lower == pytest.approx(23 / 90, abs=1e-9)
 
 
-@pytest.mark.slow
 def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
     family = [jaxacct.Laplace(4.0), response(1.3)]
     cost = natural_filter_cost(ApproximateDP(0.5, 0.05), family, 3)

@@ -97,7 +97,6 @@ def test_the_strategy_attains_the_lower_bound(epsilon):
     assert strategy.query(0, (0, 0), 0.0) in {r.query for r in rows if r.low <= 1e-12 and r.high >= -1e-12}
 
 
-@pytest.mark.slow  # a lattice of 801 points; test_lattices plays on smaller ones
 def test_continuous_queries_are_enclosed_by_their_composition():
     grid = LossGrid(1 / 32, -400, 801)
     rule = Rule.unrestricted([jaxacct.Gaussian(2.0), jaxacct.Laplace(3.0)])
