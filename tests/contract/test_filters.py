@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from decimal import Decimal
@@ -238,20 +239,12 @@ def test_a_cost_that_is_no_number_raises(name):
 
 
 @every_filter
-def test_a_masked_cost_is_refused_as_nan_is(name):
+def test_what_a_mask_hides_is_refused_as_nan_is(name):
     """`np.ma.masked` was read as the cost 0."""
     ledger = CASES[name].make()
     for masked in (np.ma.masked, np.ma.array(0.1, mask=True), np.ma.array([0.1], mask=[True])):
-        try:
-            admitted, _ = ledger.update(masked, ledger.init())
-        except ValueError:  # of a filter of mechanisms only, or of one account
-            continue
-        assert not np.any(admitted)
-
-
-@every_filter
-def test_parameters_that_hide_behind_a_mask_raise(name):
-    ledger = CASES[name].make()
+        with contextlib.suppress(ValueError):  # of a filter of mechanisms only, or of one account
+            assert not np.any(ledger.update(masked, ledger.init())[0])
     for masked in (np.ma.masked, np.ma.array(50.0), np.ma.array([50.0, 60.0], mask=[False, True])):
         with pytest.raises(ValueError, match="must"):
             ledger.update(Gaussian(masked), ledger.init())
