@@ -119,12 +119,3 @@ def test_parts_that_never_run_and_directions_that_do_not_matter_change_nothing()
     both = jaxacct.epsilon(sampled, 1e-5, steps=100)
     each = [jaxacct.epsilon(sampled, 1e-5, steps=100, relation=relation) for relation in ("add", "remove")]
     np.testing.assert_allclose(both.upper, max(one.upper for one in each), rtol=1e-6)
-
-
-def test_progress_counts_every_setting_once():
-    seen = []
-    jaxacct.epsilon(
-        Laplace(np.linspace(5.0, 20.0, 6)), 1e-5, steps=50, progress=lambda done, total: seen.append((done, total))
-    )
-    assert seen[-1] == (6, 6)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)

@@ -3,6 +3,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -11,7 +12,7 @@ from scipy.stats import norm
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, supremum
 from jaxacct.losses.compare.chain import is_chain
-from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings
+from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings, known_order
 from jaxacct.losses.compare.suprema import infimum
 from tests import finite, stored
 
@@ -203,13 +204,21 @@ def test_supremum_and_infimum_stay_on_their_side_between_the_points(bound):
     assert bound == "lower" or dominates(best, family[0]).word == "yes"
 
 
-def test_the_two_routes_to_a_supremum_agree():
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_both_routes_to_a_supremum_lead_to_the_largest_hockey_stick(bound):
     """Proposition 11: maxima of hockey sticks, and the convex envelope of trade-off curves."""
-    a, b = finite.randomized_response(2), finite.failing("1/10")
-    grid = LossGrid(math.log(2) / 32, -64, 129)
-    by_curves = supremum([curve(a), curve(b)]).profile(grid)
-    by_points = supremum([curve(a).profile(grid), curve(b).profile(grid)])
-    np.testing.assert_allclose(by_curves.excess, by_points.excess, atol=1e-12)
+    rng, grid = np.random.default_rng(3), LossGrid(math.log(2) / 8, -64, 129)
+    sign, losses = 1 if bound == "lower" else -1, grid.losses
+    for _ in range(4):
+        family = [finite.random_experiment(rng, 4) for _ in range(3)]
+        sticks = [[float(finite.hockey_stick(one, float(np.exp(e)))) for e in losses] for one in family]
+        truth = np.max(sticks, 0) - np.maximum(0.0, -np.expm1(losses))
+        by_curves = supremum([curve(one, bound) for one in family])
+        assert by_curves.bound == bound
+        by_points = supremum([curve(one, bound).profile(grid) for one in family])
+        for found in (by_curves.profile(grid).excess, by_points.excess):
+            assert np.all(sign * (found - truth) >= -1e-15)
+            np.testing.assert_allclose(found, truth, atol=1e-12 if bound == "lower" else 0.1)
 
 
 def test_families_of_mechanisms_batches_and_laws():
@@ -258,3 +267,30 @@ def test_families_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="tolerance must be a finite number of at least 0"):
         dominates(one, one, tolerance=-1.0)
     assert isinstance(one.to_pld(), PLD)
+
+
+def sampled(sigma, rate=1.0):
+    inner = jaxacct.Gaussian(sigma)
+    return jaxacct.PoissonSampled(inner, rate) if rate < 1 else inner
+
+
+ONE, MIXED = sampled(1.0, 0.5), jaxacct.Composed([sampled(1.0, 0.5), sampled(2.0, 0.25)], (2, 3))
+TWO, THREE = (jaxacct.Composed([ONE], steps) for steps in (2, 3))
+ZERO = PrivacyProfile(np.zeros(5), LossGrid(0.5, -2, 5))
+KNOWN = [(ONE, ONE), (ONE, sampled(2.0, 0.5)), (ONE, sampled(1.0, 0.25)), (sampled(1.0), ONE), (THREE, TWO), (TWO, TWO)]
+UNKNOWN = [
+    *((b, a) for a, b in KNOWN if a is not b), (sampled(1.0, 0.25), sampled(2.0, 0.5)), (MIXED, ONE), (ONE, MIXED),
+    (jaxacct.Laplace(1.0), sampled(5.0, 0.5)), (sampled(0.1, 0.5), jaxacct.Laplace(5.0)),
+    (ZERO, sampled(1.0)), (sampled(1.0), ZERO),
+    # A batch is no single answer.
+    (sampled(np.array([1.0, 1.0]), 0.5), ONE), (sampled(np.array([1.0]), 0.5), ONE),
+]  # fmt: skip
+
+
+def test_sampled_gaussians_that_are_ordered_in_closed_form():
+    for relation in ("add_or_remove", "remove"):
+        assert all(known_order(one, other, relation) for one, other in KNOWN[:3])
+        assert not any(known_order(one, other, relation) for one, other in UNKNOWN)
+    assert all(known_order(one, other, "add_or_remove") for one, other in KNOWN)  # one direction stands for both
+    traced = jax.jit(lambda x: jnp.asarray(known_order(jaxacct.Gaussian(x), jaxacct.Gaussian(2 * x), "add_or_remove")))
+    assert not traced(1.0)

@@ -126,15 +126,6 @@ def test_failures_of_approximate_dp_join_in():
     assert high - low <= 2e-3 * high
 
 
-def test_a_batch_reports_how_far_it_is():
-    told = []
-    mechanism = RandomizedResponse(np.linspace(0.1, 1.0, 150))
-    jaxacct.delta(mechanism, 0.5, steps=12, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (300, 300) or told[-1] == (150, 150)
-    assert len(told) >= 3
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
 def test_a_delta_of_1e_280_has_an_epsilon_below_the_largest_sum():
     a, b = math.sqrt(2e-280), math.sqrt(2e-280) * math.exp(-2.5)
     p, q = np.array([1 - a, a]), np.array([1 - b, b])
