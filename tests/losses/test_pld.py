@@ -7,6 +7,7 @@ import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
+from tests.refusals import all_refused
 
 GRID = LossGrid(0.004, -2048, 4096)
 EPSILON = np.array([-0.2, 0.0, 0.05, 0.5, 1.0, 2.0])
@@ -162,21 +163,16 @@ def test_a_lower_law_is_never_less_than_no_loss_at_all():
 
 def test_laws_that_do_not_fit_are_refused(laws):
     _, upper, lower = laws
-    with pytest.raises(ValueError, match="bounds must agree"):
-        upper.compose(lower)
     other = PLD.from_mechanism(_sampled(), grid=LossGrid(0.008, -1024, 2048))
-    with pytest.raises(ValueError, match="spacings must agree"):
-        upper.compose(other)
-    with pytest.raises(ValueError, match="steps must be a whole number"):
-        upper.self_compose(0)
-    with pytest.raises(ValueError, match="steps must keep the composed law below"):
-        upper.self_compose(10**12)
-    with pytest.raises(ValueError, match="grid must have at least 4 points"):
-        PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))
-    with pytest.raises(ValueError, match="relation must be one direction"):
-        PLD.from_mechanism(_sampled(), relation="add_or_remove")
-    with pytest.raises(ValueError, match="bound must be one of upper, lower"):
-        PLD.from_mechanism(_sampled(), "middle")
+    all_refused(
+        ("bounds must agree", lambda: upper.compose(lower)),
+        ("spacings must agree", lambda: upper.compose(other)),
+        ("steps must be a whole number", lambda: upper.self_compose(0)),
+        ("steps must keep the composed law below", lambda: upper.self_compose(10**12)),
+        ("grid must have at least 4 points", lambda: PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))),
+        ("relation must be one direction", lambda: PLD.from_mechanism(_sampled(), relation="add_or_remove")),
+        ("bound must be one of upper, lower", lambda: PLD.from_mechanism(_sampled(), "middle")),
+    )
 
 
 @pytest.mark.usefixtures("in_float64")
