@@ -12,18 +12,14 @@ the lattice is dropped, and every convolution is lowered by the error of its tra
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.pytree import unchecked
-from jaxacct._numerics.rounding import EPS, UNIT, deflated
-from jaxacct.games.blocks import lines_below
-from jaxacct.losses.compare.suprema import infimum
-from jaxacct.losses.curves.conversions import pld_excess
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.games.blocks import law_below
+from jaxacct.games.lattice_laws import Law
+from jaxacct.games.runs import Rest, Runs
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -34,13 +30,6 @@ _LONGER = 1.25  # a block's length may be so many times the least one, where tha
 _FINE = 5  # of a cell's parts
 _MOST_QUERIES = 5  # that the analyst plays: of more, evenly many by cost
 _FINER = 5  # a short block has so many times fewer runs
-
-
-class _Block(NamedTuple):
-    price: int  # nodes
-    offsets: np.ndarray
-    masses: np.ndarray
-    excess: np.ndarray  # at the points of the lattice
 
 
 def attained(queries: Sequence[Mechanism], costs: np.ndarray, grid: LossGrid, floors: np.ndarray | None) -> np.ndarray:
@@ -55,38 +44,19 @@ def attained(queries: Sequence[Mechanism], costs: np.ndarray, grid: LossGrid, fl
     # Of blocks of many runs the length is chosen, so that it rounds well.
     nodes, _ = whole_nodes(costs * np.maximum(np.floor(1.0 / costs / _PLAYS), 1.0), _NODES, up=True)
     blocks = [block for query, cost in zip(queries, costs, strict=True) for block in _blocks(query, cost, nodes, grid)]
-    losses, n = grid.losses, grid.size
+    best = np.zeros(grid.size)
     if not blocks:
-        return np.zeros(n) if floors is None else floors[-1]
-    low = min(int(block.offsets[0]) for block in blocks)
-    high = max(int(block.offsets[-1]) for block in blocks)
-    size = 1 << (n + high - low - 1).bit_length()
-    down = 1.0 - 16 * UNIT * (4.0 + np.abs(losses).max() + 2.0 * grid.spacing * max(high, -low))
-    kernels = np.zeros((len(blocks), size))
-    for row, block in zip(kernels, blocks, strict=True):
-        row[block.offsets % size] = block.masses * np.exp(-0.5 * grid.spacing * block.offsets) * down
-    spectra = np.fft.rfft(kernels)
-    error = 48.0 * (math.log2(size) + 2.0) * EPS * np.sqrt((kernels**2).sum(-1))
-    scale = np.exp(-0.5 * losses) * down
-    alone = np.stack([block.excess for block in blocks]) * scale
-    prices = np.array([block.price for block in blocks])
-    curves = np.zeros((nodes + 1, n))
-    moved = np.zeros((nodes + 1, size // 2 + 1), np.complex128)
-    norms = np.zeros(nodes + 1)
+        return best if floors is None else floors[-1]
+    runs = Runs([law for _, law in blocks], grid, upper=False)
+    before: deque[Rest] = deque(maxlen=max(price for price, _ in blocks))  # of earlier nodes, the latest first
     for j in range(nodes + 1):
-        best = curves[j - 1] if j else curves[0]
         if floors is not None and (level := j * len(floors) // nodes):
-            best = np.maximum(best, floors[level - 1] * scale)
-        fits = np.flatnonzero(prices <= j)
-        if fits.size:
-            before = j - prices[fits]
-            played = np.fft.irfft(spectra[fits] * moved[before], size)[:, :n]
-            played = played - (error[fits] * norms[before])[:, None]
-            best = np.maximum(best, deflated(np.maximum(played, 0.0) + alone[fits], 8 * UNIT).max(0))
-        curves[j] = best
-        moved[j] = np.fft.rfft(best, size)
-        norms[j] = math.sqrt(float((best**2).sum()))
-    return curves[-1] / scale * (1.0 - 8 * UNIT) * down
+            best = np.maximum(best, floors[level - 1])
+        for block, (price, _) in enumerate(blocks):
+            if price <= j:
+                best = np.maximum(best, runs.after(block, before[price - 1])[0])
+        before.appendleft(runs.before(best[None]))
+    return best
 
 
 def whole_nodes(costs: np.ndarray, tried: tuple[int, int], *, up: bool) -> tuple[int, float]:
@@ -101,31 +71,19 @@ def whole_nodes(costs: np.ndarray, tried: tuple[int, int], *, up: bool) -> tuple
     return int(nodes[best, 0]), float(change[best])
 
 
-def _blocks(query: Mechanism, cost: float, nodes: int, grid: LossGrid) -> list[_Block]:
-    """A query's blocks: long ones, and shorter ones for what is left after them."""
+def _blocks(query: Mechanism, cost: float, nodes: int, grid: LossGrid) -> list[tuple[int, Law]]:
+    """A query's blocks, long ones and shorter ones for what is left after them: how many nodes each takes, and its law.
+
+    The law is from below, for `remove`.
+    """
     least = max(1, math.floor(1.0 / cost) // _PLAYS)
     found = []
     for length in sorted({least, max(1, least // _FINER), max(1, least // _FINER**2)}):
         tried = np.arange(length, max(length, int(_LONGER * length)) + 1)
         exact = tried * cost * nodes
         best = int((np.ceil(exact) / exact).argmin())
-        price = math.ceil(exact[best])
+        price, runs = math.ceil(exact[best]), int(tried[best])
         if price <= nodes:
-            # The curve need not be convex where it was rounded; its hull is, and has a law.
-            hull = infimum([_below(query, int(tried[best]), grid)])
-            masses = np.asarray(hull.to_pld().masses)
-            used = np.flatnonzero(masses > 0)
-            found.append(_Block(price, used + grid.lowest, masses[used], np.asarray(hull.excess)))
+            block = Composed([query], runs) if runs > 1 else query
+            found.append((price, law_below(block, grid, "remove", _FINE)))
     return found
-
-
-def _below(query: Mechanism, runs: int, grid: LossGrid) -> PrivacyProfile:
-    """The curve of so many runs from below, for `remove`, linear in gamma between points of ``grid``.
-
-    Composed on a lattice five times finer, and put on ``grid`` by one line in each cell (`lines_below`).
-    """
-    fine = LossGrid(grid.spacing / _FINE, grid.lowest * _FINE, (grid.size - 1) * _FINE + 1)
-    block = Composed([query], runs) if runs > 1 else query
-    law = PLD.from_mechanism(block, "lower", relation="remove", grid=fine)
-    excess = lines_below(np.asarray(pld_excess(law, fine)), np.exp(fine.losses), _FINE)
-    return unchecked(PrivacyProfile, excess=excess, grid=grid, bound="lower")

@@ -17,12 +17,13 @@ from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.gap import Gap, finite_gap, lattice_gap
-from jaxacct.games.compositions import Compositions, composed, multisets_up_to
+from jaxacct.games.compositions import Compositions, multisets_up_to
 from jaxacct.games.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
 from jaxacct.games.freeness import closure_of, known_chain
 from jaxacct.games.lattice_laws import Law, lattice_index
 from jaxacct.games.natural_cost import TOLERANCE
 from jaxacct.games.rules import check_rounds, one_more, sequence
+from jaxacct.games.runs import Runs
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -81,15 +82,11 @@ class Counterexample:
     def choice(self, loss: ArrayLike) -> np.ndarray:
         """Which branch, 0 or 1, is played after an outcome of the first query with this loss."""
         left = self.epsilon - np.asarray(loss, np.float64)
-        low = [self._values(branch, np.clip(left, -600.0, 600.0)) for branch in self.branches]
-        return np.where(low[0] >= low[1], 0, 1)
-
-    def _values(self, branch: tuple[int, ...], epsilons: np.ndarray) -> np.ndarray:
-        compositions = self._compositions
-        if compositions.finite:
-            return 0.5 * np.add(*excess(compositions.exact(branch, self.side), epsilons))
-        grid, nodes = compositions.grid, compositions.nodes(branch, self.side)
-        return np.interp(epsilons, grid.losses, 0.5 * (nodes.lower + nodes.upper))
+        values = [
+            np.add(*self._compositions.excess(branch, self.side, np.clip(left, -600.0, 600.0)))
+            for branch in self.branches
+        ]
+        return np.where(values[0] >= values[1], 0, 1)
 
     def budget(self) -> Any:
         """The budget as a curve: a ``TradeOff`` if members are finite, else a ``PrivacyProfile`` from above."""
@@ -97,16 +94,8 @@ class Counterexample:
         plans = [one_more(b, self.first) for b in self.branches]
         if compositions.finite:
             return supremum([to_trade_off(compositions.exact(n, self.side)) for n in plans])
-        curves = [
-            unchecked(
-                PrivacyProfile,
-                excess=concrete(compositions.nodes(n, self.side).upper),
-                grid=compositions.grid,
-                bound="upper",
-            )
-            for n in plans
-        ]
-        return supremum(curves)
+        uppers = [concrete(compositions.nodes(n, self.side).upper) for n in plans]
+        return supremum([unchecked(PrivacyProfile, excess=x, grid=compositions.grid, bound="upper") for x in uppers])
 
     def profile(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of this analyst's own H(e^epsilon), at any epsilon; lattice families: at the lattice point nearest.
@@ -144,15 +133,19 @@ class Counterexample:
         grid = compositions.grid
         nodes = [compositions.nodes(b, self.side) for b in self.branches]
         found = []
-        for law, bound in zip(compositions.laws[self.side][self.first], ("upper", "lower"), strict=True):
+        for runs in reversed(compositions.runs[self.side]):
+            law = runs.laws[self.first]
             # After each lattice loss its own branch: two laws without the rest of each other's mass.
             chosen = self.choice(law.offsets * grid.spacing)
+            parts = [
+                Law(law.offsets, np.where(chosen == branch, law.masses, 0.0), 0.0, np.zeros(grid.size))
+                for branch in range(len(nodes))
+            ]
             total = law.excess
             for branch, node in enumerate(nodes):
-                part = Law(law.offsets, np.where(chosen == branch, law.masses, 0.0), 0.0, np.zeros(grid.size))
-                total = total + composed(part, node.upper if bound == "upper" else node.lower, grid, bound)
-            found.append(inflated(total, 2.0**-48 * (1 if bound == "upper" else -1)))
-        return found[1], found[0]
+                total = total + Runs(parts, grid, runs.upper).then(branch, node[runs.upper])
+            found.append(inflated(total, 2.0**-48 * (1 if runs.upper else -1)))
+        return found[0], found[1]
 
     def simulate(self, samples: int, seed: int = 0) -> Simulation:
         """Plays the interaction ``samples`` times under P and under Q, query by query.
@@ -187,7 +180,7 @@ class Counterexample:
             one = compositions.experiments[self.side][member]
             losses, masses = one.losses, one.p if under_p else one.q
         else:
-            _, law = compositions.laws[self.side][member]
+            law = compositions.runs[self.side][1].laws[member]
             finite = law.offsets * compositions.grid.spacing
             losses = np.array([-np.inf, *finite, np.inf, 0.0])
             p, q = law.masses, law.masses * np.exp(-finite)
@@ -272,7 +265,7 @@ def _gap(compositions: Compositions, first: int, pair: tuple[tuple[int, ...], tu
         one, other = (compositions.exact(n, side) for n in pair)
         return finite_gap(compositions.experiments[side][first], one, other)
     one, other = (compositions.nodes(n, side) for n in pair)
-    return lattice_gap(compositions.laws[side][first], one, other, compositions.grid)
+    return lattice_gap(first, compositions.runs[side], one, other)
 
 
 def _evaluated(
@@ -287,11 +280,7 @@ def _evaluated(
         cost = found.profile(gap.epsilon)
     at = np.array([gap.epsilon])
     plans = [one_more(b, first) for b in pair]
-    if compositions.finite:
-        each = [excess(compositions.exact(n, side), at) for n in plans]
-    else:
-        index = lattice_index(compositions.grid, at)
-        each = [tuple(x[index] for x in compositions.nodes(n, side)) for n in plans]
+    each = [compositions.excess(n, side, at) for n in plans]
     allowed = whole_curve(np.asarray(gap.epsilon), *(np.max(side) for side in zip(*each, strict=True)))
     gained = float(cost.lower - allowed.upper)
     if not gained > 0:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.games.compositions import Nodes, composed
+from jaxacct.games.compositions import Nodes
 from jaxacct.games.experiment import Experiment, excess, excess_near, product
-from jaxacct.games.lattice_laws import Law
-from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.games.runs import Runs
 
 _BLOCK = 2_000_000
 
@@ -75,12 +74,12 @@ def _crossings(points: np.ndarray, one: Experiment, other: Experiment) -> np.nda
     return points[i] + np.log1p(share * np.expm1(points[i + 1] - points[i]))
 
 
-def lattice_gap(query: tuple[Law, Law], one: Nodes, other: Nodes, grid: LossGrid) -> Gap:
-    """The gap at lattice points, from bounds on the lattice; ``query`` is (upper, lower)."""
-    upper, lower = query
-    adaptive = composed(lower, np.maximum(one.lower, other.lower), grid, "lower")
-    fixed = [composed(upper, plan.upper, grid, "upper") for plan in (one, other)]
-    return _largest(grid.losses, adaptive - np.maximum(*fixed))
+def lattice_gap(query: int, sides: tuple[Runs, Runs], one: Nodes, other: Nodes) -> Gap:
+    """The gap at lattice points, from bounds on the lattice; ``sides`` are runs from above and from below."""
+    upper, lower = sides
+    adaptive = lower.then(query, np.maximum(one.lower, other.lower))
+    fixed = [upper.then(query, plan.upper) for plan in (one, other)]
+    return _largest(upper.grid.losses, adaptive - np.maximum(*fixed))
 
 
 def _largest(points: np.ndarray, certain: np.ndarray) -> Gap:

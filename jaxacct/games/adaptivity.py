@@ -15,9 +15,9 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.games.blocks import block_lattice, block_laws
-from jaxacct.games.experiment import by_direction
 from jaxacct.games.rules import one_more, sequence
-from jaxacct.games.transforms import Runs
+from jaxacct.games.runs import Runs, both_sides
+from jaxacct.games.worst_case_tables import Round, earlier
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -130,14 +130,15 @@ def cost_of_adaptivity(
     ]
     rounds = max(fits // size for (fits, _), size in zip(runs, block, strict=True))
     grid = block_lattice(played, rounds, epsilon, delta, relation)
-    sides = by_direction([block_laws(one, grid, relation) for one in played])
-    upper, lower = ([Runs([law[side] for law in laws], grid, side == 0) for laws in sides] for side in (0, 1))
+    upper, lower = zip(*both_sides([block_laws(one, grid, relation) for one in played], grid), strict=True)
     (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
     inner = _levels(upper, most, lambda curves: curves[:, before] <= delta - slack)
     outer = _begun(_levels(lower, most, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
-    told = _Told(progress, sum(len(level) for level in inner + outer))
-    worst = [_worst(sides, levels, told) for sides, levels in ((lower, inner), (upper, outer))]
-    return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, *worst)
+    total, states = sum(map(len, inner + outer)), sum(map(len, inner))
+    told = progress or (lambda done, total: None)
+    below = _worst(lower, inner, lambda done: told(done, total))
+    above = _worst(upper, outer, lambda done: told(states + done, total))
+    return CostOfAdaptivity(epsilon, delta, block, states, grid, below, above)
 
 
 def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> tuple[int, int]:
@@ -171,12 +172,12 @@ def _slack(epsilon: ArrayLike) -> np.ndarray:
     return 16 * EPS * np.asarray(epsilon, np.float64)
 
 
-def _levels(sides: list[Runs], most: Counts, kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
+def _levels(sides: Sequence[Runs], most: Counts, kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
     """Counts of blocks, by their sum, of which every direction's fixed composition is ``kept``.
 
     Only counts that follow kept ones are looked at, and none above ``most``, which each query alone exceeds.
     """
-    queries = sides[0].queries
+    queries = len(sides[0].laws)
     level: dict[Counts, int] = {(0,) * queries: 0}
     curves = [np.zeros((1, runs.grid.size)) for runs in sides]
     found = [list(level)]
@@ -192,9 +193,9 @@ def _levels(sides: list[Runs], most: Counts, kept: Callable[[np.ndarray], np.nda
         names, made = list(following), [np.zeros((len(following), runs.grid.size)) for runs in sides]
         last, rows = np.array(list(following.values())).T
         for query in range(queries):
-            for part in _parts(np.flatnonzero(last == query)):
+            for part in np.split(some := np.flatnonzero(last == query), range(_ROWS, some.size, _ROWS)):
                 for runs, before, after in zip(sides, curves, made, strict=True):
-                    after[part] = runs.after(query, runs.transformed(before[rows[part]]))
+                    after[part] = runs.after(query, runs.before(before[rows[part]]))
         good = np.logical_and.reduce([kept(one) for one in made])
         curves = [one[good] for one in made]
         level = {names[i]: row for row, i in enumerate(np.flatnonzero(good))}
@@ -215,43 +216,15 @@ def _begun(levels: Levels, block: Counts) -> Levels:
     return [sorted(found[total]) for total in sorted(found)]
 
 
-def _worst(sides: list[Runs], levels: Levels, told: _Told) -> np.ndarray:
+def _worst(sides: Sequence[Runs], levels: Levels, told: Callable[[int], object]) -> np.ndarray:
     """The worst analyst's excess in any direction: Lemma 1 of the residue paper, from the last level to the first."""
-    curves = [np.zeros((len(levels[-1]), runs.grid.size)) for runs in sides]
-    for total in range(len(levels) - 2, -1, -1):
-        index = {counts: row for row, counts in enumerate(levels[total])}
-        best = [np.zeros((len(index), runs.grid.size)) for runs in sides]
-        for part in _parts(np.arange(len(levels[total + 1]))):
-            rests = [runs.transformed(one[part]) for runs, one in zip(sides, curves, strict=True)]
-            for query in range(sides[0].queries):
-                before = [index.get(_one_less(levels[total + 1][i], query), -1) for i in part]
-                rows = np.array(before)
-                can = rows >= 0
-                for runs, rest, one in zip(sides, rests, best, strict=True):
-                    played = runs.after(query, rest)
-                    one[rows[can]] = np.maximum(one[rows[can]], played[can])
-        curves = best
-        told.add(len(levels[total + 1]))
-    told.add(len(levels[0]))
-    return np.maximum.reduce([one[0] for one in curves])
-
-
-def _one_less(counts: Counts, query: int) -> Counts:
-    return tuple(n - (i == query) for i, n in enumerate(counts))
-
-
-def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """``rows`` in pieces that are transformed at once."""
-    return [rows[start : start + _ROWS] for start in range(0, rows.size, _ROWS)]
-
-
-class _Told:
-    """Progress, counted in states."""
-
-    def __init__(self, progress: Callable[[int, int], object] | None, total: int) -> None:
-        self._progress, self._done, self._total = progress, 0, total
-
-    def add(self, states: int) -> None:
-        self._done += states
-        if self._progress is not None:
-            self._progress(self._done, self._total)
+    rounds, done = [Round.over(len(levels[-1]), runs.grid) for runs in sides], len(levels[-1])
+    queries = range(len(sides[0].laws))
+    for level, following in reversed(list(itertools.pairwise(levels))):
+        told(done)
+        index = {counts: row for row, counts in enumerate(following)}
+        moves = np.array([[index.get(one_more(counts, query), -1) for query in queries] for counts in level])
+        rounds = [earlier(later, moves, runs)[0] for later, runs in zip(rounds, sides, strict=True)]
+        done += len(level)
+    told(done)
+    return np.maximum.reduce([one.values[0] for one in rounds])

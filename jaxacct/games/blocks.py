@@ -47,19 +47,26 @@ def block_laws(block: Mechanism, grid: LossGrid, relation: str) -> list[tuple[La
     """
     if experiments_of(block, relation) is not None:
         return laws_of(block, grid, relation)
-    fine = LossGrid(grid.spacing / _FINER, grid.lowest * _FINER, (grid.size - 1) * _FINER + 1)
     found = []
     for name in side_names(block, relation):
-        upper = PrivacyProfile.from_mechanism(block, "upper", relation=name, grid=fine)
-        lower = PrivacyProfile.from_mechanism(block, "lower", relation=name, grid=fine)
-        chords = np.asarray(upper.excess)[::_FINER]
-        lines = lines_below(np.asarray(lower.excess), np.exp(fine.losses), _FINER)
-        sides = [
-            unchecked(PrivacyProfile, excess=excess, grid=grid, bound=bound)
-            for excess, bound in ((chords, "upper"), (lines, "lower"))
-        ]
-        found.append((laws_of(sides[0], grid, name)[0][0], laws_of(sides[1], grid, name)[0][1]))
+        upper = PrivacyProfile.from_mechanism(block, "upper", relation=name, grid=_finer(grid, _FINER))
+        above = unchecked(PrivacyProfile, excess=np.asarray(upper.excess)[::_FINER], grid=grid, bound="upper")
+        found.append((laws_of(above, grid, name)[0][0], law_below(block, grid, name, _FINER)))
     return found
+
+
+def law_below(block: Mechanism, grid: LossGrid, direction: str, finer: int) -> Law:
+    """The lower law of ``block`` in one direction; if it is not finite, of a curve on a lattice so many times finer."""
+    if experiments_of(block, direction) is not None:
+        return laws_of(block, grid, direction)[0][1]
+    fine = _finer(grid, finer)
+    lower = PrivacyProfile.from_mechanism(block, "lower", relation=direction, grid=fine)
+    excess = lines_below(np.asarray(lower.excess), np.exp(fine.losses), finer)
+    return laws_of(unchecked(PrivacyProfile, excess=excess, grid=grid, bound="lower"), grid, direction)[0][1]
+
+
+def _finer(grid: LossGrid, finer: int) -> LossGrid:
+    return LossGrid(grid.spacing / finer, grid.lowest * finer, (grid.size - 1) * finer + 1)
 
 
 def lines_below(excess: np.ndarray, gamma: np.ndarray, finer: int) -> np.ndarray:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.games.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
-from jaxacct.games.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.games.lattice_laws import lattice_for, laws_of
 from jaxacct.games.rules import sequence
+from jaxacct.games.runs import Runs, both_sides
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
@@ -90,14 +90,14 @@ class Compositions:
         return lattice_for(self.family, self.rounds, self.relation) if self._grid is None else self._grid
 
     @functools.cached_property
-    def laws(self) -> list[list[tuple[Law, Law]]]:
-        """(upper, lower) laws of every member on the lattice, by direction."""
-        return by_direction([laws_of(m, self.grid, self.relation) for m in self.family])
+    def runs(self) -> list[tuple[Runs, Runs]]:
+        """(upper, lower) runs of the members on the lattice, by direction."""
+        return both_sides([laws_of(m, self.grid, self.relation) for m in self.family], self.grid)
 
     @property
     def sides(self) -> int:
         """How many directions there are."""
-        return len(self.laws if self.experiments is None else self.experiments)
+        return len(self.runs if self.experiments is None else self.experiments)
 
     def mu(self, counts: tuple[int, ...]) -> float | None:
         """mu of a product of Gaussians alone, else None."""
@@ -130,37 +130,23 @@ class Compositions:
         key = (side, counts)
         if key not in self._nodes:
             fewer, last = _without_last(counts)
-            before = self.nodes(fewer, side)
-            upper, lower = self.laws[side][last]
-            self._nodes[key] = Nodes(
-                composed(lower, before.lower, self.grid, "lower"), composed(upper, before.upper, self.grid, "upper")
-            )
+            before, (upper, lower) = self.nodes(fewer, side), self.runs[side]
+            self._nodes[key] = Nodes(lower.then(last, before.lower), upper.then(last, before.upper))
         return self._nodes[key]
+
+    def excess(self, counts: tuple[int, ...], side: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the product's excess at epsilons ``points``."""
+        if self.finite:
+            return excess(self.exact(counts, side), points)
+        # Both bounds are lines between lattice points, 0 being one.
+        nodes, losses = self.nodes(counts, side), self.grid.losses
+        gamma, nodes_gamma = np.exp(points), np.exp(losses)
+        margin = np.where(np.isin(points, losses), 0.0, 1e-12 * np.minimum(gamma, 1.0))
+        low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
+        return low, np.interp(gamma, nodes_gamma, nodes.upper) + margin
 
 
 def _without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """The counts with one run less of the last member that ran, and its index."""
     last = max(i for i, n in enumerate(counts) if n)
     return tuple(n - (i == last) for i, n in enumerate(counts)), last
-
-
-def composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndarray:
-    """E_1(gamma) + sum over losses of P(l) E_before(gamma e^-l), a sum of positive terms."""
-    least, most = int(law.offsets.min()), int(law.offsets.max())
-    kernel = np.zeros(most - least + 1)
-    kernel[law.offsets - least] = law.masses
-    above, below = max(most, 0), max(-least, 0)
-    if side == "upper":
-        left = before[0] * np.exp(-grid.spacing * np.arange(above, 0, -1))
-        wide = np.concatenate([left, before, np.full(below, before[-1])])
-    else:
-        wide = np.concatenate([np.zeros(above), before, np.zeros(below)])
-    # Entry i of a convolution in "full" mode sums kernel[k] wide[i - k]: point i - least - above of the lattice.
-    sums = np.convolve(wide, kernel)
-    start = above - least
-    found = law.excess + sums[start : start + grid.size]
-    units = (law.masses.size + 16) * EPS
-    limit = np.minimum(np.exp(grid.losses), 1.0)
-    if side == "upper":
-        return np.minimum(inflated(found, units) + 1e-290, inflated(limit, 16 * EPS))
-    return np.maximum(deflated(found, units) - 1e-290, 0.0)

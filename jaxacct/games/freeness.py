@@ -146,8 +146,8 @@ def _differences(one: tuple[int, ...], other: tuple[int, ...], compositions: Com
         if not b.finite.size:
             slack = 0.0 if b.infinite > 0 else 1.0
     else:
-        first, second = compositions.nodes(one, side), compositions.nodes(other, side)
-        points, (low_a, high_a), (low_b, high_b) = compositions.grid.losses, first, second
+        points = compositions.grid.losses
+        (low_a, high_a), (low_b, high_b) = compositions.nodes(one, side), compositions.nodes(other, side)
         slack = float(np.max(high_a - low_b))
     certain = low_a - high_b
     best = int(np.argmax(certain))
@@ -156,12 +156,9 @@ def _differences(one: tuple[int, ...], other: tuple[int, ...], compositions: Com
 
 def _ranks(every: list[tuple[int, ...]], compositions: Compositions) -> list[tuple[int, ...]]:
     """Sorted by a number that grows with the Blackwell order: a sum of excesses at common orders."""
-    if compositions.finite:
-        reach = max(float(np.abs(compositions.exact(n, 0).finite).max(initial=0.0)) for n in every) + 1.0
-        points = np.linspace(-reach, reach, 257)
-        keys = [np.sum(excess(compositions.exact(n, 0), points)) for n in every]
-    else:
-        keys = [(compositions.nodes(n, 0).lower + compositions.nodes(n, 0).upper).sum() for n in every]
+    losses = compositions.grid.losses
+    points = losses[:: max(1, losses.size // 256)]
+    keys = [np.sum(compositions.excess(n, 0, points)) for n in every]
     return [every[i] for i in np.argsort(np.asarray(keys), kind="stable")]
 
 

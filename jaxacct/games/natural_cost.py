@@ -134,5 +134,5 @@ def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None)
         trees = [tree for x in compositions.experiments if (tree := off_lattice.grow(game, x)) is not None]
         if len(trees) == compositions.sides:
             return NaturalFilterCost(rule, game, undecided, None, compositions, trees)
-    found = [solve(game, laws, compositions.grid, progress=progress) for laws in compositions.laws]
+    found = [solve(game, runs, progress=progress) for runs in compositions.runs]
     return NaturalFilterCost(rule, game, undecided, WorstCase(rule, game, compositions.grid, found), compositions, [])

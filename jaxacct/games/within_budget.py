@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.games.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
+from jaxacct.games.compositions import Compositions, approximate_mu, gaussian_mu
 from jaxacct.games.experiment import Experiment, Query, excess, experiments_of
 from jaxacct.games.lattice_laws import lattice_index
 from jaxacct.losses.compare import enclose as families
@@ -77,32 +77,19 @@ class Budget:
 
     def _side(self, counts: tuple[int, ...], side: int) -> Verdict:
         of, own = min(side, self.compositions.sides - 1), self.experiment(side)
-        if self.compositions.finite:
-            one = self.compositions.exact(counts, of)
-            if own is not None:
-                return self._verdict(*excess(one, own.finite), *excess(own, own.finite))
-            if self.approximate is not None:
-                mu, delta = self.approximate
-                low, high = mu_needed(one, delta, self.tolerance)
-                room = mu * (1.0 + self.tolerance)
-                return Verdict(high <= room, low <= room)
-        nodes = self.compositions.nodes(counts, of)
         if own is not None:
-            return self._verdict(*self._between(nodes, own.finite), *excess(own, own.finite))
-        budget = self.enclosed(side)
+            return self._verdict(*self.compositions.excess(counts, of, own.finite), *excess(own, own.finite))
+        if self.compositions.finite and self.approximate is not None:
+            mu, delta = self.approximate
+            low, high = mu_needed(self.compositions.exact(counts, of), delta, self.tolerance)
+            room = mu * (1.0 + self.tolerance)
+            return Verdict(high <= room, low <= room)
+        nodes, budget = self.compositions.nodes(counts, of), self.enclosed(side)
         return self._verdict(nodes.lower, nodes.upper, np.asarray(budget.line), np.asarray(budget.upper))
 
     def _verdict(self, low: np.ndarray, high: np.ndarray, room_low: np.ndarray, room_high: np.ndarray) -> Verdict:
         certain, possible = high <= room_low + self.tolerance, low <= room_high + self.tolerance
         return Verdict(bool(np.all(certain)), bool(np.all(possible)))
-
-    def _between(self, nodes: Nodes, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The composition at the budget's losses: both bounds are lines between lattice points, 0 being one."""
-        gamma, nodes_gamma = np.exp(points), np.exp(self.compositions.grid.losses)
-        margin = 1e-12 * np.minimum(gamma, 1.0)
-        low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
-        high = np.interp(gamma, nodes_gamma, nodes.upper) + margin
-        return low, high
 
     @functools.cached_property
     def _enclosed(self) -> list[families.Enclosed]:

@@ -12,9 +12,9 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.games.experiment import by_direction
 from jaxacct.games.lattice_laws import lattice_for, lattice_index, laws_of
 from jaxacct.games.rules import Game, Rule, unroll
+from jaxacct.games.runs import both_sides
 from jaxacct.games.strategy import Strategy
 from jaxacct.games.worst_case_tables import Tables, solve
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -112,8 +112,8 @@ def worst_case(
         _validate.function(progress=progress)
     game = unroll(rule, rounds)
     grid = lattice_for(rule.queries, rounds, relation) if grid is None else grid
-    sides = by_direction([laws_of(query, grid, relation) for query in rule.queries])
-    found = [solve(game, laws, grid, record=bool(record), progress=progress) for laws in sides]
+    sides = both_sides([laws_of(query, grid, relation) for query in rule.queries], grid)
+    found = [solve(game, runs, record=bool(record), progress=progress) for runs in sides]
     return WorstCase(rule, game, grid, found)
 
 

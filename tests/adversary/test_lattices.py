@@ -44,9 +44,9 @@ LATTICE = LossGrid(0.05, -80, 161)
     ("budget", "steps"),
     [
         # The most runs of the louder query that an analyst could always play.
-        pytest.param(ApproximateDP(0.5, 0.05), 2, marks=pytest.mark.slow),
-        pytest.param(GDP(3.0), 3, marks=pytest.mark.slow),
-        pytest.param(Laplace(1.0), 2, marks=pytest.mark.slow),
+        (ApproximateDP(0.5, 0.05), 2),
+        (GDP(3.0), 3),
+        (Laplace(1.0), 2),
     ],
     ids=["approximate", "gaussian", "profile"],
 )
@@ -68,7 +68,6 @@ def test_continuous_queries_under_budgets_of_every_kind(budget, steps):
         assert is_free(budget, CONTINUOUS, 2, grid=LATTICE).word in ("yes", "undecided")
 
 
-@pytest.mark.slow  # two lattices to compile for
 def test_lattices_agree():
     found = []
     for n in (1, 2):

@@ -77,16 +77,11 @@ def test_random_games_agree_with_brute_force():
         budget = finite.compose(finite.randomized_response(order), finite.failing(delta))
         gamma = F(int(rng.integers(5, 30)), 10)
 
-        def cost(played, left, gamma, pairs=pairs, budget=budget):
-            found = max(1 - gamma, F(0))
-            for pair in pairs if left else []:
-                after = finite.compose(played, pair)
-                if finite.at_most(after, budget):
-                    value = sum(p * cost(after, left - 1, gamma * q / p) if q else p for p, q in pair if p)
-                    found = max(found, value)
-            return found
+        def allowed(played, _, pairs=pairs, budget=budget):
+            after = [finite.compose(played, pair) for pair in pairs]
+            return [(i, one) for i, one in enumerate(after) if finite.at_most(one, budget)]
 
-        truth = float(cost([(F(1), F(1))], 3, gamma))
+        truth = float(finite.worst(pairs, allowed, [(F(1), F(1))], gamma, 3))
         family = [response(r) for r in ratios] + [zero(float(pairs[2][0][1]))]
         found = natural_filter_cost(ApproximateDP(math.log(order), float(delta)), family, 3)
         bounds = found.hockey_stick(math.log(gamma))
@@ -218,7 +213,6 @@ def test_residues():
     assert natural_residue(response(1.1), 0, family, 3) is None
 
 
-@pytest.mark.slow  # a lattice of 5,401 points
 def test_sampled_gaussians_break_the_filter_as_in_example_3_3():
     member = lambda mu: PoissonSampled(Gaussian(1 / mu), 0.5)  # noqa: E731
     grid = LossGrid(LOG2 / 160, -2700, 5401)
