@@ -68,16 +68,6 @@ def test_continuous_queries_under_budgets_of_every_kind(budget, steps):
         assert is_free(budget, CONTINUOUS, 2, grid=LATTICE).word in ("yes", "undecided")
 
 
-def test_lattices_agree():
-    found = []
-    for n in (1, 2):
-        cost = natural_filter_cost(GDP(3.0), CONTINUOUS, 2, grid=LossGrid(0.05 / n, -80 * n, 160 * n + 1))
-        found.append(cost.hockey_stick([0.0, 0.25, 0.5, 0.75]))
-    coarse, fine = found
-    assert np.all(coarse.lower <= fine.upper)
-    assert np.all(fine.lower <= coarse.upper)
-
-
 def test_a_finite_budget_may_have_losses_between_lattice_points():
     family = [Laplace(1.0), ApproximateDP(0.0, 0.2)]
     assert is_free(ApproximateDP(0.51, 0.25), family, 2, grid=LATTICE)
