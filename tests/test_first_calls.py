@@ -35,6 +35,15 @@ for case in CASES.values():
         jaxacct.epsilon(case.make(0.8), 1e-5, relation=relation)
         jaxacct.delta(case.make(0.8), 0.5, relation=relation)
 """,
+    "compositions": """
+from tests.tight.test_bounds import NARROW
+for mechanism, steps in NARROW.values():
+    jaxacct.epsilon(mechanism, 1e-5, steps=steps)
+    jaxacct.delta(mechanism, 1.0, steps=steps)
+fixed = SampledWithoutReplacement(Gaussian(2.0), 10, 1000)
+jaxacct.epsilon(fixed, 1e-5, steps=1000, relation="replace"), jaxacct.epsilon(fixed, 1e-5, steps=100)
+jaxacct.epsilon(ZeroConcentratedDP(0.001), 1e-5, steps=10)
+""",
     "curves": """
 from jaxacct.losses.compare.attack import advantage, bayes_risk, power
 from jaxacct.losses.compare.chain import is_chain

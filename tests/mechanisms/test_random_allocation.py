@@ -129,7 +129,7 @@ def test_reference_values_are_enclosed_and_narrowly(sigma, t, epochs, eps, relat
 
 @pytest.mark.parametrize("level", [1e-10, 1e-4])
 @pytest.mark.parametrize(
-    "mechanism", [Gaussian(0.1), Gaussian(0.7), Gaussian(10.0), Laplace(1.5), PoissonSampled(Gaussian(1.0), 0.2)]
+    "mechanism", [Gaussian(0.3), Gaussian(0.7), Gaussian(10.0), Laplace(1.5), PoissonSampled(Gaussian(1.0), 0.2)]
 )
 def test_many_batches_cost_less_than_few_and_never_more_than_one_run(mechanism, level: float) -> None:
     found = [epsilon(RandomAllocation(mechanism, t), level) for t in (1, 3, 40, 4000)]
