@@ -41,7 +41,7 @@ def compiled_answer(
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp, smooth=any(wanted))
     rare = rarely_sampled(mechanism, steps)
-    lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
+    lower, upper = with_rare_sampling(question.kind, batch.worst(low, high), target, rare, batch, jnp)
     if question.kind == "epsilon":  # a subnormal delta is read as 0
         target = jnp.asarray(target)
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)

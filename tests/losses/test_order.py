@@ -1,6 +1,7 @@
 """The Blackwell order against exact rational arithmetic; suprema, infima, crossings, chains."""
 
 import math
+from fractions import Fraction as F
 
 import jax
 import jax.numpy as jnp
@@ -205,21 +206,22 @@ def test_supremum_and_infimum_stay_on_their_side_between_the_points(bound):
     assert bound == "lower" or dominates(best, family[0]).word == "yes"
 
 
-@pytest.mark.parametrize("bound", ["lower", "upper"])
-def test_both_routes_to_a_supremum_lead_to_the_largest_hockey_stick(bound):
-    """Proposition 11: maxima of hockey sticks, and the convex envelope of trade-off curves."""
-    rng, grid = np.random.default_rng(3), LossGrid(math.log(2) / 8, -64, 129)
-    sign, losses = 1 if bound == "lower" else -1, grid.losses
+@pytest.mark.parametrize(("bound", "sign"), [("lower", 1), ("upper", -1)])
+def test_both_routes_to_a_supremum_lead_to_the_largest_hockey_stick(bound, sign):
+    """Proposition 11: maxima of hockey sticks, and the convex envelope of trade-off curves; orders are powers of 2."""
+    rng, grid, alpha = np.random.default_rng(3), LossGrid(math.log(2), -8, 17), np.linspace(0.025, 1.0, 40)
+    gammas = [F(2) ** k for k in range(-8, 9)]
     for _ in range(4):
         family = [finite.random_experiment(rng, 4) for _ in range(3)]
-        sticks = [[float(finite.hockey_stick(one, float(np.exp(e)))) for e in losses] for one in family]
-        truth = np.max(sticks, 0) - np.maximum(0.0, -np.expm1(losses))
+        truth = [max(finite.hockey_stick(one, g) for one in family) - max(F(0), 1 - g) for g in gammas]
         by_curves = supremum([curve(one, bound) for one in family])
         assert by_curves.bound == bound
-        by_points = supremum([curve(one, bound).profile(grid) for one in family])
-        for found in (by_curves.profile(grid).excess, by_points.excess):
-            assert np.all(sign * (found - truth) >= -1e-15)
-            np.testing.assert_allclose(found, truth, atol=1e-12 if bound == "lower" else 0.1)
+        for found in (by_curves.profile(grid), supremum([curve(one, bound).profile(grid) for one in family])):
+            assert all(sign * (F(float(value)) - exact) >= 0 for value, exact in zip(found.excess, truth, strict=True))
+            if bound == "lower":
+                np.testing.assert_allclose(found.excess, np.array(truth, float), atol=1e-12)
+        other = supremum([curve(one) for one in family]).trade_off(alpha)
+        np.testing.assert_allclose(by_curves.trade_off(alpha), other, atol=1e-12)
 
 
 def test_families_of_mechanisms_batches_and_laws():

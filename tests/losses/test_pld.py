@@ -169,7 +169,7 @@ def test_laws_that_do_not_fit_are_refused(laws):
         ("spacings must agree", lambda: upper.compose(other)),
         ("steps must be a whole number", lambda: upper.self_compose(0)),
         ("steps must keep the composed law below", lambda: upper.self_compose(10**12)),
-        ("grid must have at least 4 points", lambda: PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))),
+        ("grid must have at least 2 points", lambda: PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))),
         ("relation must be one direction", lambda: PLD.from_mechanism(_sampled(), relation="add_or_remove")),
         ("bound must be one of upper, lower", lambda: PLD.from_mechanism(_sampled(), "middle")),
     )

@@ -91,7 +91,7 @@ class GaussianPair(Rated, Pair):
 
     def max_loss(self) -> PerSetting:
         """log(1 / (1 - q)), rounded up, in the direction `add`, where P is the base; none in the other."""
-        largest = inflated(-log_rest(self.rate, self.rest), 32.0 * UNIT)
+        largest = inflated(-log_rest(column(self.rate), column(self.rest))[..., 0], 32.0 * UNIT)  # shaped as in losses
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
     def gaussian_mu(self) -> PerSetting:
@@ -129,8 +129,9 @@ class GaussianPair(Rated, Pair):
 
     def anchor(self) -> PerSetting:
         """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
-        loss = mixed_loss(-0.5 / self.noise**2, self.rate, self.rest)
-        return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
+        xp = array_module(self.noise, self.rate, self.reverse)
+        loss = xp.log1p(self.rate * xp.expm1(-0.5 / self.noise**2))
+        return xp.where(self.reverse > 0.5, -loss, loss)
 
     def loss_error(self) -> PerSetting:
         """Backward error of ``_outcome``, where a float64 can weigh it, and of the parameters.

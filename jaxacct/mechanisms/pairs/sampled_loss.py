@@ -50,6 +50,7 @@ def all_records(pair: Rated) -> Array:
     return (pair.rate == 1.0) & (pair.rest == 0.0)
 
 
+@shared
 @np.errstate(all="ignore")
 def log_rest(rate: Array, rest: Array) -> Array:
     """log(1 - rate), to 16 units of itself: neither of its two expressions cancels where it is used."""
