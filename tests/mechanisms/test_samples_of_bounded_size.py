@@ -209,7 +209,7 @@ def test_what_makes_no_sense_is_named_with_what_would_work():
         ("rate must be between 0 and 1, got 1.1", lambda: cut(gaussian, 1.1, 5, 10)),
         (r"largest must be a whole number from 1 to 2\*\*53 = 9007199254740992", lambda: cut(gaussian, 0.1, 0, 10)),
         ("batch must be at most records, got 11 of 10", lambda: drawn(gaussian, 11, 10)),
-        ("records must be a finite number of at least 2, got 1", lambda: drawn(gaussian, 1, 1)),
+        ("records must be a whole number from 2 to", lambda: drawn(gaussian, 1, 1)),
         ("no analysis for Laplace; .* Gaussian", ask(cut(laplace, 0.1, 5, 10))),
         ("no analysis for Laplace; .* Gaussian", ask(drawn(laplace, 5, 10))),
         ("'replace_special' has .*; 'replace' is an upper bound", ask(fixed(gaussian, 1, 4), "replace_special")),
