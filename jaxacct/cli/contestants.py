@@ -65,9 +65,9 @@ class Claim(NamedTuple):
     """What somebody says of a schedule.
 
     Attributes:
-        epsilon: at the schedule's delta; NaN where only ``steps`` was asked for.
+        epsilon: at the schedule's delta.
         lower: the truth is above it, where that is known; else NaN.
-        kind: "proven", "asymptotic" (no bound), or "as claimed" by another library.
+        kind: "proven" or "asymptotic" (no bound).
         steps: how many of the schedule's steps are admitted within the target, or None.
     """
 
@@ -168,17 +168,6 @@ def _admits(budget: Filter, schedule: Schedule) -> int:
     return last(fits, 0, schedule.steps + 1)
 
 
-def _of_target(make: Callable[[Schedule, float], Filter]) -> Ask:
-    """The steps that a filter for one target admits."""
-
-    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
-        if epsilon is None:
-            raise ValueError("it is made for one target: give --epsilon")
-        return Claim(math.nan, steps=_admits(make(schedule, epsilon), schedule))
-
-    return ask
-
-
 def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Claim:
     """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
     asked = schedule
@@ -200,25 +189,6 @@ def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: floa
     own = _in_advance(asked).epsilon
     target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
     return Claim(target, steps=None if epsilon is None else admits(epsilon))
-
-
-def _dp_accounting(kind: str) -> Ask:
-    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
-        del epsilon
-        try:
-            import dp_accounting
-        except ImportError:
-            raise ValueError("not installed: pip install 'jaxacct[interop]'") from None
-        from jaxacct.interop import to_dp_event
-
-        made = dp_accounting.pld.PLDAccountant() if kind == "pld" else dp_accounting.rdp.RdpAccountant()
-        try:
-            made.compose(to_dp_event(schedule.whole()))
-        except dp_accounting.UnsupportedEventError as problem:
-            raise ValueError(str(problem)) from None
-        return Claim(float(made.get_epsilon(schedule.delta)), kind="as claimed")
-
-    return ask
 
 
 def _with_steps(ask: Callable[[Schedule], Claim]) -> Ask:
@@ -245,10 +215,4 @@ THOROUGH: dict[str, Ask] = {
     "closed_form": partial(_least_target, filters.closed_form),
     "approximate_gdp, true cost": _true_cost,
     "gdp_residue": _gdp_residue,
-    "menu": _of_target(
-        lambda one, epsilon: filters.menu([part for part, _ in one.parts], epsilon=epsilon, delta=one.delta)
-    ),
-    "renyi_any": _of_target(lambda one, epsilon: filters.for_target("renyi_any", epsilon, one.delta)),
-    "approximate_dp": _of_target(lambda one, epsilon: filters.for_target("approximate_dp", epsilon, one.delta)),
 }
-ACCOUNTANTS: dict[str, Ask] = {"dp_accounting, PLD": _dp_accounting("pld"), "dp_accounting, RDP": _dp_accounting("rdp")}

@@ -71,8 +71,7 @@ def _size(event: dp_event.DpEvent, known: dict[int, tuple[int, int]], depth: int
         if depth > _DEEPEST:
             raise UnreadableEvent(event, f"events must be nested {_DEEPEST} deep at most")
         inner = getattr(event, "events", None)
-        parts = list(inner) if isinstance(inner, list | tuple) else []
-        parts += [getattr(event, "event", None)]
+        parts = [*(inner if isinstance(inner, list | tuple) else ()), getattr(event, "event", None)]
         sizes = [_size(part, known, depth + 1) for part in parts if isinstance(part, dp_event.DpEvent)]
         known[id(event)] = 1 + sum(size for size, _ in sizes), 1 + max((height for _, height in sizes), default=0)
     size, height = known[id(event)]
@@ -137,7 +136,7 @@ def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
     if inner.is_nothing:
         return Reading()
     mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
-    is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
+    is_sum = inner.rho == 0 and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return leaf(mechanism, relation, is_sum)
