@@ -86,11 +86,12 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             ValueError: a ``target_epsilon`` that is no number, negative, or NaN.
         """
         _validate.scalar(_validate.epsilon, target_epsilon=target_epsilon)
+        target_epsilon = float(target_epsilon)
         if target_epsilon == math.inf:
             if self._spent.private and not any(_may_be_infinite(part) for part, _ in self._spent.all_parts()):
                 return 0.0
             target_epsilon = _FAR
-        return float(accounting.delta(self._spent.mechanism(), float(target_epsilon), relation=self._relation).upper)
+        return float(accounting.delta(self._spent.mechanism(), target_epsilon, relation=self._relation).upper)
 
     def get_true_positive_rates(
         self, false_positive_rates: ArrayLike, deltas: ArrayLike | None = None

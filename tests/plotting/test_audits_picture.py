@@ -30,9 +30,8 @@ def test_the_band_ends_at_what_was_audited_and_a_cross_marks_what_is_refuted():
     np.testing.assert_array_equal(certified.get_ydata(), [one.certified for one in audits])
     np.testing.assert_array_equal(audited.get_ydata(), [one.epsilon for one in audits])
     np.testing.assert_array_equal(gaussian.get_ydata(), [one.gaussian_epsilon for one in audits])
-    np.testing.assert_array_equal(
-        cross.get_xdata(), [x for x, one in zip((10, 20, 30), audits, strict=True) if one.refuted]
-    )
+    crossed = cross.get_xdata()[np.isfinite(cross.get_ydata())]
+    np.testing.assert_array_equal(crossed, [x for x, one in zip((10, 20, 30), audits, strict=True) if one.refuted])
     assert len(ax.collections) == 1
     labels = ax.get_legend_handles_labels()[1]
     assert labels[0] == "half the noise: certified for the mechanism"
