@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / reco
 class Option(click.Option):
     """An option that stands under a heading of the help page."""
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: object):
-        super().__init__(*args, **kwargs)
+    def __init__(self, param_decls: Sequence[str], heading: str = "Options", **kwargs: Any):
+        super().__init__(param_decls, **kwargs)
         self.heading = heading
 
 
@@ -91,7 +91,7 @@ WHOLE = _Whole()
 class AnySpelling(click.Choice):
     """Names of filters or schedules, with hyphens or underscores."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as the library spells it, with underscores."""
         from jaxacct.filters.names import canonical
 

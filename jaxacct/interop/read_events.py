@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from dp_accounting import dp_event
 
@@ -188,7 +187,7 @@ def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading
     return leaf(PrivateSelection(inner.mechanism(), float(event.mean), float(event.shape)), relation)
 
 
-_READERS: dict[type, Callable[[Any, str], Reading]] = {
+_READERS: dict[type, Callable[..., Reading]] = {
     dp_event.NoOpDpEvent: lambda event, relation: Reading(),
     dp_event.NonPrivateDpEvent: lambda event, relation: Reading(private=False),
     dp_event.GaussianDpEvent: partial(noise_events.on_sum, mechanisms.Gaussian),
@@ -207,7 +206,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
 # Events that dp_accounting's 0.6.0 does not have yet.
-_NEWER: dict[str, Callable[[Any, str], Reading]] = {
+_NEWER: dict[str, Callable[..., Reading]] = {
     "EpsilonDeltaDpEvent": noise_events.claimed,
     "DiscreteGaussianDpEvent": noise_events.discrete_gaussian,
     "ExponentialMechanismDpEvent": partial(noise_events.by_epsilon, mechanisms.Exponential),

@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxacct._types import Fields
 from jaxacct.ledger import canonical
@@ -50,7 +50,7 @@ class Entry:
     id: int
     at: datetime.datetime
     label: str
-    query: Any
+    query: object
     admitted: bool
     released: datetime.datetime | None
     hash: str

@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import Fields
 from jaxacct.audit.findings import Finding
 from jaxacct.audit.guesses import OneRun
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
@@ -61,12 +62,13 @@ def audits(
     gaussian = np.array([one.gaussian_epsilon if isinstance(one, OneRun) else np.nan for one in found])
     wrong = np.where([one.refuted for one in found], certified, np.nan)
     band(ax, x, certified, audited, next_style(ax, line) | {"label": f"{name}certified for the mechanism"})
-    triangle = {"marker": "^", "color": ax.lines[-1].get_color()}
-    for values, words, style in (
+    triangle: Fields = {"marker": "^", "color": ax.lines[-1].get_color()}
+    marks: list[tuple[np.ndarray, str, Fields]] = [
         (audited, "audited, any mechanism", triangle | {"markersize": 5, "linewidth": 1.0}),
         (gaussian, "audited, if Gaussian", triangle | {"markerfacecolor": "none", "linestyle": ":"}),
         (wrong, "refuted", {"marker": "X", "color": "#000000", "markersize": 8, "linestyle": "none"}),
-    ):
+    ]
+    for values, words, style in marks:
         if not np.isnan(values).all():
             ax.plot(x, values, label=f"{name}{words}", **style)
     if not ax.get_title():
