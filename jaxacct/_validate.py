@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import GeneratorType, UnionType
+from types import GeneratorType
 from typing import Any, get_args
 
 import jax
@@ -125,13 +125,11 @@ def shapes(tree: object) -> tuple[object, list[tuple[int, ...]]]:
     return jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def instance(kind: type | UnionType, **named: object) -> None:
+def instance(kind: Any, **named: object) -> None:
     """Every value is of a type, or of one of a union of types."""
     for name, value in named.items():
         if not isinstance(value, kind):
-            wanted = " or ".join(
-                "None" if one is type(None) else getattr(one, "__name__", one) for one in get_args(kind) or (kind,)
-            )
+            wanted = " or ".join("None" if one is type(None) else one.__name__ for one in get_args(kind) or (kind,))
             raise ValueError(f"{name} must be a {wanted}, got {shown(value)}")
 
 

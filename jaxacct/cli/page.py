@@ -13,6 +13,7 @@ from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import Answer, csv_text, json_text
 from jaxacct.cli.start import rare_collection
+from jaxacct.cli.values import WHOLE_VALUES
 
 Command = Callable[..., object]
 FIRST, MECHANISM = "DP-SGD", "Mechanism"
@@ -76,13 +77,10 @@ class _Whole(click.ParamType):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, at most 2**53."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a whole number.", param, ctx)
-        if not abs(number) <= 2.0**53 or number != int(number):
-            self.fail(f"{value!r} is not a whole number of at most 2**53.", param, ctx)
-        return int(number)
+        found = WHOLE_VALUES.convert(value, param, ctx)
+        if found.size != 1:
+            self.fail(f"{value!r} is not one number.", param, ctx)
+        return int(found[0])
 
 
 WHOLE = _Whole()

@@ -130,10 +130,8 @@ def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
         return _read(event.event, relation)
     # In the sample or not: what is in it moves a sum by the bound on one record.
     inner = _read(event.event, inside(relation, "add_or_remove") if relation == "replace" else relation)
-    if not inner.private:
+    if not inner.private or inner.is_nothing:
         return inner
-    if inner.is_nothing:
-        return Reading()
     mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
     is_sum = inner.rho == 0 and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
@@ -156,10 +154,8 @@ def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedS
     if size == 0:
         return Reading()
     inner = _read(event.event, inside(relation, "replace"))
-    if not inner.private:
+    if not inner.private or inner.is_nothing:
         return inner
-    if inner.is_nothing:
-        return Reading()
     return leaf(kind(_one_run(inner), size, total), relation)
 
 

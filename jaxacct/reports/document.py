@@ -33,27 +33,19 @@ class Statement:
     is_bound: bool = field(metadata=_is("true for a proven bound"))
     epsilon: float | None = field(metadata=_is("an upper bound at delta; null where none is proven"))
     delta: float = field(metadata=_is("the failure probability"))
-    mu: float | None = field(
-        metadata=_is("the whole is mu-GDP up to a delta of 1e-10, as `gdp_summary` says; null where no mu is")
-    )
+    mu: float | None = field(metadata=_is("the whole is mu-GDP up to a delta of 1e-10; null where no mu is"))
     steps: int | None = field(metadata=_is("steps or admitted requests"))
     records: int | None = field(default=None, metadata=_is("number of records, public"))
     noise: list[float] | None = field(default=None, metadata=_is("least and largest noise multiplier"))
     rate: list[float] | None = field(default=None, metadata=_is("least and largest sampling rate"))
-    clip: float | None = field(
-        default=None, metadata=_is("norm to which each record's gradient was clipped, at first if it moved")
-    )
+    clip: float | None = field(default=None, metadata=_is("norm to which gradients were clipped, at first if it moved"))
     others: dict[str, float] = field(
-        metadata=_is("epsilons at delta under other assumptions, which the text names"), default_factory=dict
+        default_factory=dict, metadata=_is("epsilons under other assumptions, which the text names")
     )
     public: list[str] = field(metadata=_is("what was treated as public"))
-    made: Fields = field(metadata=_is("date, commit, versions, processor"), default_factory=made)
-    source: Fields = field(
-        metadata=_is("kind of what it is about; its arguments, its journal's seal or its ledger's head")
-    )
-    certificate: Fields | None = field(
-        default=None, metadata=_is("of epsilon in ball arithmetic, as `jaxacct certify` writes it")
-    )
+    made: Fields = field(default_factory=made, metadata=_is("date, commit, versions, processor"))
+    source: Fields = field(metadata=_is("its kind; its arguments, its journal's seal or its ledger's head"))
+    certificate: Fields | None = field(default=None, metadata=_is("of epsilon, as `jaxacct certify` writes it"))
     text: str = field(default="", metadata=_is("the paragraphs"))
 
     def __str__(self) -> str:
