@@ -69,8 +69,8 @@ def audits(
         (wrong, "refuted", {"marker": "X", "color": "#000000", "markersize": 8, "linestyle": "none"}),
     ]
     for values, words, style in marks:
-        if not np.isnan(values).all():
-            ax.plot(x, values, label=f"{name}{words}", **style)
+        if (known := ~np.isnan(values)).any():
+            ax.plot(x[known], values[known], label=f"{name}{words}", **style)
     if not ax.get_title():
         ax.set_title(f"audited at confidence {100.0 * confidence:.6g} %, delta {delta:g}")
     ax.set_ylim(bottom=0.0)

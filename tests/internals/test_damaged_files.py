@@ -17,7 +17,7 @@ from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from tests.fuzz.common import at_most
-from tests.fuzz.test_fuzz_files import KINDS, special
+from tests.fuzz.test_damaged_files import KINDS, special
 
 json_trees = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(allow_nan=False),
