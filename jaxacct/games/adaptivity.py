@@ -80,13 +80,7 @@ class CostOfAdaptivity:
 
 
 def cost_of_adaptivity(
-    queries: Sequence[Mechanism],
-    epsilon: float,
-    delta: float,
-    *,
-    blocks: int = 24,
-    relation: str = "add_or_remove",
-    progress: Callable[[int, int], object] | None = None,
+    queries: Sequence[Mechanism], epsilon: float, delta: float, *, blocks: int = 24, relation: str = "add_or_remove"
 ) -> CostOfAdaptivity:
     """What it costs to let an analyst choose, as it goes, among all schedules that cost at most ``epsilon`` alone.
 
@@ -103,7 +97,6 @@ def cost_of_adaptivity(
         blocks: into how many blocks a query's runs are divided, if it alone spends ``epsilon``. States are about
             blocks ** k / k! for k queries.
         relation: see :func:`jaxacct.delta`.
-        progress: called as ``progress(states done, states)``.
 
     Raises:
         ValueError: a bad value (named), a query that exceeds the target at once, too many states.
@@ -114,8 +107,6 @@ def cost_of_adaptivity(
     _validate.scalar(_validate.count, blocks=blocks)
     _validate.at_most(1024, blocks=blocks)
     _validate.one_of(RELATIONS, relation=relation)
-    if progress is not None:
-        _validate.function(progress=progress)
     moves = sequence(queries=queries)
     if len(moves) < 2 or not all(isinstance(query, Mechanism) for query in moves):
         raise ValueError(f"queries must be two or more mechanisms, got {queries!r:.200}")
@@ -134,11 +125,8 @@ def cost_of_adaptivity(
     (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
     inner = _levels(upper, most, lambda curves: curves[:, before] <= delta - slack)
     outer = _begun(_levels(lower, most, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
-    total, states = sum(map(len, inner + outer)), sum(map(len, inner))
-    told = progress or (lambda done, total: None)
-    below = _worst(lower, inner, lambda done: told(done, total))
-    above = _worst(upper, outer, lambda done: told(states + done, total))
-    return CostOfAdaptivity(epsilon, delta, block, states, grid, below, above)
+    below, above = _worst(lower, inner), _worst(upper, outer)
+    return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, below, above)
 
 
 def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> tuple[int, int]:
@@ -216,15 +204,12 @@ def _begun(levels: Levels, block: Counts) -> Levels:
     return [sorted(found[total]) for total in sorted(found)]
 
 
-def _worst(sides: Sequence[Runs], levels: Levels, told: Callable[[int], object]) -> np.ndarray:
+def _worst(sides: Sequence[Runs], levels: Levels) -> np.ndarray:
     """The worst analyst's excess in any direction: Lemma 1 of the residue paper, from the last level to the first."""
-    rounds, done = [Round.over(len(levels[-1]), runs.grid) for runs in sides], len(levels[-1])
+    rounds = [Round.over(len(levels[-1]), runs.grid) for runs in sides]
     queries = range(len(sides[0].laws))
     for level, following in reversed(list(itertools.pairwise(levels))):
-        told(done)
         index = {counts: row for row, counts in enumerate(following)}
         moves = np.array([[index.get(one_more(counts, query), -1) for query in queries] for counts in level])
         rounds = [earlier(later, moves, runs)[0] for later, runs in zip(rounds, sides, strict=True)]
-        done += len(level)
-    told(done)
     return np.maximum.reduce([one.values[0] for one in rounds])

@@ -54,12 +54,6 @@ def lattice_index(grid: LossGrid, epsilon: ArrayLike) -> np.ndarray:
     return index
 
 
-def on_lattice(grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
-    """Whether each epsilon is a lattice point, but for a billionth of the spacing."""
-    position = epsilon / grid.spacing
-    return np.abs(position - np.clip(np.rint(position), grid.lowest, grid.highest)) <= 1e-9
-
-
 @in_float64
 def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGrid:
     """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
