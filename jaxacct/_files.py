@@ -6,6 +6,11 @@ import os
 import stat
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 
 def as_path(**named: str | os.PathLike[str]) -> Path:
     """A value as a path."""
@@ -57,11 +62,25 @@ def not_ones_own(found: os.stat_result) -> str | None:
     return None
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Writes a file under another name first, so that a reader never sees half of it."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(data)
+    os.replace(partial, path)
+
+
+def to_disk(handle: int) -> None:
+    """Returns when what was written to an open file is on the disk, not in the drive's own cache."""
+    os.fsync(handle)
+    if fcntl is not None and hasattr(fcntl, "F_FULLFSYNC"):  # macOS, where fsync stops at that cache
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+
+
 def sync_folder(folder: Path) -> None:
     """Returns when the folder is on the disk: a new file's name is there only then."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        to_disk(handle)
     finally:
         os.close(handle)
 

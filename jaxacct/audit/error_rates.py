@@ -16,7 +16,10 @@ from jaxacct.audit import p_values
 from jaxacct.audit.findings import Finding, claim
 from jaxacct.mechanisms.base import Mechanism
 
-_PANELS, _NODES = 16, 8  # of the integral over the posterior
+# The integral over the posterior: a Gauss-Legendre rule on (0, 1), finer towards both ends.
+_NODES, _OF_NODES = np.polynomial.legendre.leggauss(128)
+_AT = 0.5 - 0.5 * np.cos(0.5 * np.pi * (_NODES + 1.0))
+_WEIGHTS = 0.25 * np.pi * np.sin(0.5 * np.pi * (_NODES + 1.0)) * _OF_NODES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,14 +166,3 @@ def _outside(first: tuple[float, float], second: tuple[float, float], epsilon: f
         line = np.maximum(1.0 - delta - betaincinv(*along, at), 0.0) / ratio
         total += float(weights @ betainc(*across, line))
     return total
-
-
-def _rule() -> tuple[np.ndarray, np.ndarray]:
-    """A composite Gauss-Legendre rule on (0, 1), finer towards both ends."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    edges = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, _PANELS + 1))
-    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    return (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
-
-
-_AT, _WEIGHTS = _rule()

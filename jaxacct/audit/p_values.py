@@ -73,16 +73,8 @@ def is_refuted(least: Least, canaries: int, guesses: int, correct: int, signific
 
 def smallest(refuted: Callable[[float], bool]) -> float:
     """The smallest significance found that is ``refuted``, as all above it are, at least 1e-30; 1 if there is none."""
-    low, high = np.log(_SMALLEST), 0.0
-    if refuted(_SMALLEST):
-        return _SMALLEST
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if refuted(float(np.exp(middle))):
-            high = middle
-        else:
-            low = middle
-    return float(np.exp(high))
+    size = largest(lambda size: size == 0.0 or refuted(max(float(np.exp(-size)), _SMALLEST)))
+    return max(float(np.exp(-size)), _SMALLEST)
 
 
 def gaussian(mu: float) -> Least:

@@ -14,6 +14,7 @@ from jaxacct import _validate
 from jaxacct._types import PyTree
 from jaxacct.audit.guesses import OneRun, one_run
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.training import checks as _check
 
 if TYPE_CHECKING:
     import optax
@@ -203,7 +204,7 @@ def canaries(
     _validate.function(loss=loss)
     if not _validate.is_key(key):
         raise ValueError(f"key must be one typed PRNG key, got {_validate.shown(key)}")
-    records = _rows(data=data)
+    records = _check.rows(data=data)
     if (number is None) == (examples is None) or (number is None) != (gradient_norm is None):
         raise ValueError(
             "canaries must be given as a number with a gradient_norm, or as examples, got "
@@ -225,7 +226,7 @@ def canaries(
             return release["canaries"].astype(jnp.float32)
 
     else:
-        count, extra = _rows(examples=examples), jax.tree.map(jnp.asarray, examples)
+        count, extra = _check.rows(examples=examples), jax.tree.map(jnp.asarray, examples)
         if _validate.shapes(jax.tree.map(lambda leaf: leaf[0], extra)) != _validate.shapes(
             jax.tree.map(lambda leaf: leaf[0], data)
         ):
@@ -260,12 +261,3 @@ def _along(loss: Callable[[PyTree, PyTree], jax.Array], release: PyTree, params:
         for one in (release, gradient)
     )
     return jnp.where(square > 0, dot / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0).astype(jnp.float32)
-
-
-def _rows(**named: object) -> int:
-    _validate.real_arrays(**named)
-    ((name, value),) = named.items()
-    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(value)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"{name} must hold arrays of one length above 0, got lengths {sorted(lengths)}")
-    return lengths.pop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import re
 import sys
@@ -14,64 +13,38 @@ import click
 
 from jaxacct._version import __version__
 
-__all__ = ["LazyGroup", "group", "main", "plain_errors"]
+__all__ = ["group", "main", "plain_errors", "warn"]
 
-# Command name: (module, attribute, one line for --help).
+# Command name: (module beside this one, one line for --help).
 _COMMANDS = {
-    "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise, rate or steps that meet epsilon and delta."),
-    "certify": ("jaxacct.cli.certify", "certify", "Print a certificate of delta or epsilon, or check one."),
-    "compare": ("jaxacct.cli.compare", "compare", "Compare what filters certify on one schedule."),
-    "completion": ("jaxacct.cli.completion", "completion", "Print the script that completes commands in your shell."),
-    "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),
-    "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
-    "ledger": ("jaxacct.cli.ledger", "ledger", "Keep a privacy budget on disk that several processes draw on."),
-    "plot": ("jaxacct.cli.plot", "plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
-    "statement": ("jaxacct.cli.statement", "statement", "Say in words what a run, a ledger or a plan guarantees."),
-    "sweep": ("jaxacct.cli.sweep", "sweep", "Tabulate epsilon, delta or noise over many settings."),
-    "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
-    "verify": ("jaxacct.cli.verify", "verify", "Check what a run, a ledger or a statement says."),
+    "calibrate": ("calibrate", "Print the noise, rate or steps that meet epsilon and delta."),
+    "certify": ("certify", "Print a certificate of delta or epsilon, or check one."),
+    "compare": ("compare", "Compare what filters certify on one schedule."),
+    "completion": ("completion", "Print the script that completes commands in your shell."),
+    "delta": ("account", "Print bounds of delta at a given epsilon."),
+    "epsilon": ("account", "Print bounds of epsilon at a given delta."),
+    "ledger": ("ledger", "Keep a privacy budget on disk that several processes draw on."),
+    "plot": ("plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
+    "statement": ("statement", "Say in words what a run, a ledger or a plan guarantees."),
+    "sweep": ("sweep", "Tabulate epsilon, delta or noise over many settings."),
+    "train": ("train", "Train a network with DP-SGD under a privacy budget."),
+    "verify": ("verify", "Check what a run, a ledger or a statement says."),
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are used.
-
-    Args:
-        lazy: command name: (module, attribute, one line for --help).
-    """
-
-    def __init__(self, *args, lazy: dict[str, tuple[str, str, str]], **kwargs):
-        super().__init__(*args, **kwargs)
-        self.lazy = lazy
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, by alphabet."""
-        del ctx
-        return sorted(self.lazy)
+class _LazyGroup(click.Group):
+    """The group of `_COMMANDS`, which are imported when they are used."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, whose module is imported now."""
-        del ctx
-        if cmd_name not in self.lazy:
+        if cmd_name not in _COMMANDS:
             return None
-        module, attribute, _ = self.lazy[cmd_name]
-        return getattr(importlib.import_module(module), attribute)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that ``args`` name, or an error that says which one may be meant."""
-        if args and args[0] not in self.lazy and not args[0].startswith("-"):
-            meant = difflib.get_close_matches(args[0], self.lazy, n=3, cutoff=0.5)
-            words = f": did you mean {' or '.join(map(repr, meant))}?" if meant else "; jaxacct --help lists them"
-            raise click.UsageError(f"No such command {args[0]!r}{words}", ctx)
-        return super().resolve_command(ctx, args)
+        return getattr(importlib.import_module(f"jaxacct.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""
-        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in sorted(self.lazy.items())])
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
 _EPILOG = """\b
@@ -82,7 +55,12 @@ Exit status: 0; 2 for an invalid argument or file, with one line on standard err
 """
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    commands={name: click.Command(name) for name in _COMMANDS},
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="jaxacct")
 def group() -> None:
     """Differential-privacy accounting in JAX.
@@ -92,22 +70,29 @@ def group() -> None:
     """
 
 
-@contextlib.contextmanager
-def plain_errors(*more: type[Exception]) -> Iterator[None]:
-    """Turns bad values, missing files or packages, and ``more``, into a line and exit code 2; warnings into lines."""
+def warn(message: Warning | str, *_: object) -> None:
+    """Prints a warning in one line on standard error."""
+    click.echo(f"jaxacct: warning: {' '.join(str(message).split())}", err=True)
 
-    def show(message: Warning | str, *_: object) -> None:
-        click.echo(f"jaxacct: warning: {' '.join(str(message).split())}", err=True)
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turns bad values, missing files or packages, and a ledger's errors into a line and exit code 2; warnings too."""
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RuntimeWarning)
             warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # NumPy's, on the way to a bound
-            warnings.showwarning = show
+            warnings.showwarning = warn
             yield
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ImportError, *more) as problem:
+    except (ValueError, OSError, ImportError, RuntimeError) as problem:
+        if isinstance(problem, RuntimeError):
+            from jaxacct.ledger import LedgerError
+
+            if not isinstance(problem, LedgerError):
+                raise
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 

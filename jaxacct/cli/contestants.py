@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,12 +56,12 @@ class Schedule(NamedTuple):
             left -= count
         return Schedule(parts, self.delta)
 
-    def total(self, cost: Callable[[Mechanism], ArrayLike]) -> Any:
+    def total(self, cost: Callable[[Mechanism], ArrayLike]) -> np.ndarray:
         """The sum of a cost of one run, rounded up."""
-        return sum(np.asarray(cost(part)) * count for part, count in self.parts) * _UP
+        return np.sum([np.asarray(cost(part)) * count for part, count in self.parts], axis=0) * _UP
 
 
-class Answer(NamedTuple):
+class Claim(NamedTuple):
     """What somebody says of a schedule.
 
     Attributes:
@@ -77,42 +77,38 @@ class Answer(NamedTuple):
     steps: int | None = None
 
 
-def _in_advance(schedule: Schedule) -> Answer:
+Ask = Callable[[Schedule, float | None], Claim]
+"""What somebody says of a schedule, and, where an epsilon is given, how many of its steps stay within it."""
+
+
+def _in_advance(schedule: Schedule) -> Claim:
     """No filter: the composition, if nothing reacts to results."""
     bounds = accounting.epsilon(schedule.whole(), schedule.delta)
-    return Answer(float(bounds.upper), lower=float(bounds.lower))
+    return Claim(float(bounds.upper), lower=float(bounds.lower))
 
 
-def _certified(budget: Filter, schedule: Schedule) -> Answer:
-    return Answer(float(budget.guarantee.epsilon(schedule.delta)))
+def _certified(budget: Filter, schedule: Schedule) -> Claim:
+    return Claim(float(budget.guarantee.epsilon(schedule.delta)))
 
 
-def _pure(schedule: Schedule) -> Answer:
-    return _certified(filters.pure_dp(float(schedule.total(pure_cost))), schedule)
-
-
-def _zcdp(schedule: Schedule) -> Answer:
-    return _certified(filters.zcdp(float(schedule.total(concentrated_cost))), schedule)
-
-
-def _gdp(schedule: Schedule) -> Answer:
+def _gdp(schedule: Schedule) -> Claim:
     noise = schedule.whole()._gaussian_noise()
     if noise is None:
         raise ValueError("it is for Gaussians without sampling")
     return _certified(filters.gdp(float(np.asarray(1.0 / noise)) * _UP), schedule)
 
 
-def _renyi(schedule: Schedule) -> Answer:
+def _renyi(schedule: Schedule) -> Claim:
     """At the order that suits the schedule best, which is known before the first query."""
     try:
-        return Answer(filters.plan_epsilon(schedule.whole(), schedule.delta))
+        return Claim(filters.plan_epsilon(schedule.whole(), schedule.delta))
     except ValueError:  # other mechanisms than Gaussians: whole orders are enough
         orders = np.asarray([order for order in ORDERS if order == int(order)])
         rho = schedule.total(lambda part: np.asarray([float(renyi(part, order)) for order in orders]))
-        return Answer(float(np.min(np.asarray(epsilon_from_renyi(rho, orders, schedule.delta)))) * _UP)
+        return Claim(float(np.min(np.asarray(epsilon_from_renyi(rho, orders, schedule.delta)))) * _UP)
 
 
-def _limit_of(schedule: Schedule) -> Any:
+def _limit_of(schedule: Schedule) -> Filter:
     """The filter of the least B, a sum of mean losses, that leaves every step unclipped (Algorithm 2)."""
     for regime in ("small", "large"):
         with contextlib.suppress(ValueError):  # a step outside of the regime
@@ -120,20 +116,16 @@ def _limit_of(schedule: Schedule) -> Any:
     raise ValueError("it is for sampled Gaussians of rates all below 0.2, or all above 0.8")
 
 
-def _approximate_gdp(schedule: Schedule) -> Answer:
-    return Answer(float(_limit_of(schedule).guarantee.epsilon(schedule.delta)), kind="asymptotic")
-
-
-def _true_cost(schedule: Schedule, epsilon: float | None) -> Answer:
+def _true_cost(schedule: Schedule, epsilon: float | None) -> Claim:
     """Of that filter: what the worst analyst who picks steps of this schedule by earlier results can do to it."""
     del epsilon
     budget = _limit_of(schedule)
     queries = list({repr(part): part for part, _ in schedule.parts}.values())
     lower, upper = true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)
-    return Answer(float(upper), float(lower))
+    return Claim(float(upper), float(lower))
 
 
-def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
+def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Claim:
     """The least budget on a ladder under which the filter admits every step; or the steps within ``epsilon``."""
     if schedule.whole()._gaussian_noise() is not None:
         raise ValueError("for Gaussians without sampling it is the gdp filter")
@@ -165,37 +157,36 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     floor = largest(max(float(accounting.epsilon(schedule.whole(), schedule.delta).lower), 1e-9))
     high = math.ceil(math.log(8.0) / math.log(_RATIO))
     if int(count(floor * _RATIO**high)) < schedule.steps:
-        return Answer(math.inf, steps=steps)
+        return Claim(math.inf, steps=steps)
     low = last(lambda n: int(count(floor * _RATIO**n)) < schedule.steps, 0, high)
-    return Answer(certified(floor * _RATIO ** (low + 1)), steps=steps)
+    return Claim(certified(floor * _RATIO ** (low + 1)), steps=steps)
 
 
-def _menu(schedule: Schedule, epsilon: float | None) -> Answer:
-    """The steps within ``epsilon``, with the schedule's distinct steps as the menu."""
-    if epsilon is None:
-        raise ValueError("its table is for one target: give --epsilon")
-    budget = filters.menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
-    left, steps = int(budget.budget), 0
-    for (_, count), price in zip(schedule.parts, np.asarray(budget.prices).tolist(), strict=True):
-        runs = min(count, left // price)
-        left, steps = left - runs * price, steps + runs
-        if runs < count:
-            break
-    return Answer(math.nan, steps=steps)
+def _admits(budget: Filter, schedule: Schedule) -> int:
+    """How many of the schedule's first steps ``budget`` admits."""
+    fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
+    return last(fits, 0, schedule.steps + 1)
 
 
-def _of_a_range(name: str) -> Callable[[Schedule, float | None], Answer]:
-    return lambda schedule, epsilon: _least_target(getattr(filters, name), schedule, epsilon)
+def _of_target(make: Callable[[Schedule, float], Filter]) -> Ask:
+    """The steps that a filter for one target admits."""
+
+    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
+        if epsilon is None:
+            raise ValueError("it is made for one target: give --epsilon")
+        return Claim(math.nan, steps=_admits(make(schedule, epsilon), schedule))
+
+    return ask
 
 
-def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Answer:
+def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Claim:
     """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
     asked = schedule
     users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
     if users:
         if len(users) < len(schedule.parts) or make is not filters.sampled_gaussian:
             raise ValueError("it is for sampled Gaussians and single records")
-        make = functools.partial(make, records=max(int(part.records) for part in users))  # pyright: ignore[reportArgumentType]
+        make = partial(make, records=max(int(part.records) for part in users))  # pyright: ignore[reportArgumentType]
         alone = [(PoissonSampled(part.mechanism, part.rate), steps) for part, steps in schedule.parts]  # pyright: ignore[reportAttributeAccessIssue]
         schedule = schedule._replace(parts=alone)
     with jax.enable_x64(True):
@@ -204,33 +195,16 @@ def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: floa
         raise ValueError("it is for sampled Gaussians")
     noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
 
-    def admits(target: float) -> int:
-        budget = make(
-            sigma=(min(noises), max(noises)), rate=(min(rates), max(rates)), epsilon=target, delta=schedule.delta
-        )
-        admitted = lambda count: bool(budget.update(schedule.first(count).whole(), budget.init())[0])  # noqa: E731
-        return last(lambda count: count == 0 or admitted(count), 0, schedule.steps + 1)
-
+    ends = {"sigma": (min(noises), max(noises)), "rate": (min(rates), max(rates))}
+    admits = lambda target: _admits(make(**ends, epsilon=target, delta=schedule.delta), schedule)  # noqa: E731
     own = _in_advance(asked).epsilon
     target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
-    return Answer(target, steps=None if epsilon is None else admits(epsilon))
+    return Claim(target, steps=None if epsilon is None else admits(epsilon))
 
 
-def _by_name(name: str) -> Callable[[Schedule, float | None], Answer]:
-    """The steps within ``epsilon`` that the filter of a name admits."""
-
-    def ask(schedule: Schedule, epsilon: float | None) -> Answer:
-        if epsilon is None:
-            raise ValueError("it is made for one target: give --epsilon")
-        budget = filters.for_target(name, epsilon, schedule.delta)
-        fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
-        return Answer(math.nan, steps=last(fits, 0, schedule.steps + 1))
-
-    return ask
-
-
-def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
-    def ask(schedule: Schedule) -> Answer:
+def _dp_accounting(kind: str) -> Ask:
+    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
+        del epsilon
         try:
             import dp_accounting
         except ImportError:
@@ -242,34 +216,39 @@ def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
             made.compose(to_dp_event(schedule.whole()))
         except dp_accounting.UnsupportedEventError as problem:
             raise ValueError(str(problem)) from None
-        return Answer(float(made.get_epsilon(schedule.delta)), kind="as claimed")
+        return Claim(float(made.get_epsilon(schedule.delta)), kind="as claimed")
 
     return ask
 
 
-def admitted(name: str, schedule: Schedule, epsilon: float) -> int:
-    """How many of the schedule's first steps keep what `FILTERS` [``name``] says within ``epsilon``."""
-    return last(lambda steps: FILTERS[name](schedule.first(steps)).epsilon <= epsilon, 0, schedule.steps + 1)
+def _with_steps(ask: Callable[[Schedule], Claim]) -> Ask:
+    """Adds how many of the schedule's first steps keep what it says within ``epsilon``."""
+
+    def asked(schedule: Schedule, epsilon: float | None) -> Claim:
+        within = lambda steps: ask(schedule.first(steps)).epsilon <= (epsilon or 0.0)  # noqa: E731
+        steps = None if epsilon is None else last(within, 0, schedule.steps + 1)
+        return ask(schedule)._replace(steps=steps)
+
+    return asked
 
 
-FILTERS: dict[str, Callable[[Schedule], Answer]] = {
-    "fixed in advance": _in_advance,
-    "pure_dp": _pure,
-    "zcdp": _zcdp,
-    "gdp": _gdp,
-    "renyi": _renyi,
-    "approximate_gdp": _approximate_gdp,
+FILTERS: dict[str, Ask] = {
+    "fixed in advance": _with_steps(_in_advance),
+    "pure_dp": _with_steps(lambda one: _certified(filters.pure_dp(float(one.total(pure_cost))), one)),
+    "zcdp": _with_steps(lambda one: _certified(filters.zcdp(float(one.total(concentrated_cost))), one)),
+    "gdp": _with_steps(_gdp),
+    "renyi": _with_steps(_renyi),
+    "approximate_gdp": _with_steps(lambda one: _certified(_limit_of(one), one)._replace(kind="asymptotic")),
 }
-THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
-    "sampled_gaussian": _of_a_range("sampled_gaussian"),
-    "closed_form": _of_a_range("closed_form"),
+THOROUGH: dict[str, Ask] = {
+    "sampled_gaussian": partial(_least_target, filters.sampled_gaussian),
+    "closed_form": partial(_least_target, filters.closed_form),
     "approximate_gdp, true cost": _true_cost,
     "gdp_residue": _gdp_residue,
-    "menu": _menu,
-    "renyi_any": _by_name("renyi_any"),
-    "approximate_dp": _by_name("approximate_dp"),
+    "menu": _of_target(
+        lambda one, epsilon: filters.menu([part for part, _ in one.parts], epsilon=epsilon, delta=one.delta)
+    ),
+    "renyi_any": _of_target(lambda one, epsilon: filters.for_target("renyi_any", epsilon, one.delta)),
+    "approximate_dp": _of_target(lambda one, epsilon: filters.for_target("approximate_dp", epsilon, one.delta)),
 }
-ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
-    "dp_accounting, PLD": _dp_accounting("pld"),
-    "dp_accounting, RDP": _dp_accounting("rdp"),
-}
+ACCOUNTANTS: dict[str, Ask] = {"dp_accounting, PLD": _dp_accounting("pld"), "dp_accounting, RDP": _dp_accounting("rdp")}

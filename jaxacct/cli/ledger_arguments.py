@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from jaxacct._types import Fields
 from jaxacct.cli.run_options import runs_of
 from jaxacct.cli.runs import composed, said_of
 
-# What `create` makes, and which of its parameters take several numbers.
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
+
+# What `create` makes, by the names of its parameters, of which [...] may be left out; and, where there is a second
+# form, by an (epsilon, delta) from which the filter's own parameters are worked out.
 FILTERS = {
-    "approximate_dp": "epsilon delta [share]",
-    "approximate_gdp": "budget [regime]",
-    "approximate_zcdp": "rho delta",
-    "gdp": "mu",
-    "gdp_residue": "mu [delta] [steps] [relation]",
-    "pure_dp": "epsilon",
-    "renyi": "epsilon delta order",
-    "renyi_any": "epsilon delta orders",
-    "sampled_gaussian": "sigma rate epsilon delta",
-    "zcdp": "rho",
+    "approximate_dp": ("epsilon delta [share]",),
+    "approximate_gdp": ("budget [regime]", "epsilon delta [regime]"),
+    "approximate_zcdp": ("rho delta", "epsilon delta"),
+    "gdp": ("mu", "epsilon delta"),
+    "gdp_residue": ("mu [delta] [steps] [relation]", "epsilon delta [steps] [relation]"),
+    "pure_dp": ("epsilon", "epsilon delta"),
+    "renyi": ("epsilon delta order", "epsilon delta"),
+    "renyi_any": ("epsilon delta orders", "epsilon delta"),
+    "sampled_gaussian": ("sigma rate epsilon delta",),
+    "zcdp": ("rho", "epsilon delta"),
 }
-_TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
 _WORDS = ("regime", "relation")
 _LISTS = ("orders",)
 _RANGES = ("sigma", "rate")  # one number, or the smallest and the largest
@@ -34,44 +39,29 @@ PARAMETERS = (
     "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
     "  DP-SGD with noise and rate in known ranges         sampled_gaussian\n"
     "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
-    + "\n".join(f"  {name:<23}{wanted}" for name, wanted in FILTERS.items())
+    + "\n".join(f"  {name:<23}{own}" for name, (own, *_) in FILTERS.items())
     + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
-    + " ".join(_TARGETS)
+    + " ".join(name for name, forms in FILTERS.items() if len(forms) > 1)
 )
 
 
-def parameters_of(name: str, parameters: tuple[str, ...]) -> Fields:
-    """The arguments of filter ``name`` in words like ``rho=0.5``."""
-    wanted = FILTERS[name].split()
-    targets = ["epsilon", "delta"] if name in _TARGETS else []
+def maker_of(name: str, parameters: tuple[str, ...]) -> tuple[Callable[..., Filter], Fields]:
+    """What makes the filter ``name``, and its arguments, in words like ``rho=0.5``."""
+    from jaxacct import filters
+
     found: Fields = {}
     for parameter in parameters:
         key, _, text = parameter.partition("=")
-        known = [word.strip("[]") for word in wanted] + targets
-        if not text or key not in known or key in found:
-            instead = ", or epsilon=... delta=..." if targets else ""
-            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}{instead}, got {parameter}")
+        if not text or key in found:
+            break
         found[key] = text if key in _WORDS else _number(key, text)
-    if is_target(name, found):
-        own = [word for word in ("mu", "rho", "budget") if word in found]
-        if own:
-            raise ValueError(f"parameters must be {own[0]} or (epsilon, delta), got both")
-        return found
-    missing = [word for word in wanted if not word.startswith("[") and word not in found]
-    if missing:
-        raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
-    if not set(found) <= {word.strip("[]") for word in wanted}:
-        got = " ".join(parameters)
-        raise ValueError(f"parameters must be {wanted[0]} or (epsilon, delta), got {got} (epsilons are at --delta)")
-    return found
-
-
-def is_target(name: str, found: Mapping[str, object]) -> bool:
-    """Whether the budget is given as an (epsilon, delta) that the filter's own parameters are to be worked out from."""
-    own = [word.strip("[]") for word in FILTERS[name].split()]
-    needed = {word for word in FILTERS[name].split() if not word.startswith("[")}
-    complete = "epsilon" in own and needed <= set(found) <= set(own)
-    return name in _TARGETS and {"epsilon", "delta"} <= set(found) and not complete
+    for number, form in enumerate(FILTERS[name]):
+        needed = {word for word in form.split() if not word.startswith("[")}
+        if len(found) == len(parameters) and needed <= set(found) <= {word.strip("[]") for word in form.split()}:
+            return partial(filters.for_target, name) if number else getattr(filters, name), found
+    forms = ", or ".join(" ".join(f"{word}=..." for word in form.split()) for form in FILTERS[name])
+    got = " ".join(parameters) or "none"
+    raise ValueError(f"parameters of {name} must be {forms}, each once, got {got} (epsilons are quoted at --delta)")
 
 
 def _number(key: str, text: str) -> float | list[float] | tuple[float, ...]:

@@ -6,13 +6,33 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import click
 
+from jaxacct._types import Fields, PyTree
 
-def as_json(value: Any) -> Any:
+
+class Answer(NamedTuple):
+    """What a command answers.
+
+    Attributes:
+        lines: for people; of several lines each, or of one.
+        fields: for programs, with full precision.
+        status: the exit status.
+        err: whether the lines belong on standard error.
+        csv: columns and rows of a table, for ``--csv``.
+    """
+
+    lines: Iterable[str]
+    fields: Fields
+    status: int = 0
+    err: bool = False
+    csv: tuple[Sequence[str], Iterable[Sequence[object]]] = ((), ())
+
+
+def as_json(value: PyTree) -> PyTree:
     """``value`` in Python's own types; JSON has no infinity and no NaN, which become null."""
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
@@ -33,12 +53,10 @@ def say_json(value: object) -> None:
     click.echo(json_text(value))
 
 
-def as_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A header and one line a row; numbers in full precision, ``inf`` and ``nan`` in these words."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
     return text.getvalue()
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 import click
 
-Command = Callable[..., None]
-FIRST = "DP-SGD"
-"""The heading that stands first on a help page."""
+from jaxacct._progress import Report, progress
+from jaxacct.cli import plain_errors
+from jaxacct.cli.output import Answer, csv_text, json_text
+from jaxacct.cli.start import rare_collection
+
+Command = Callable[..., object]
+FIRST, MECHANISM = "DP-SGD", "Mechanism"
+"""Headings of a help page, of which the first one stands first."""
 DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / records, such as 1e-6."
 
 
@@ -42,6 +47,26 @@ class Page(click.Command):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+class Question(Page):
+    """A command that returns an `Answer`: printed for people, or as one JSON object, or as comma-separated values."""
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Asks, prints the answer or writes it to a file, and exits with its status."""
+        as_json, as_csv, quiet, file = (ctx.params.pop(name, None) for name in ("as_json", "as_csv", "quiet", "into"))
+        if as_csv and as_json:
+            raise click.UsageError("--csv and --json are two ways to print: give one of them")
+        with rare_collection(), plain_errors():
+            with progress(str(self.name), bool(quiet)) as ctx.obj:
+                answer: Answer = super().invoke(ctx)
+            text = json_text(answer.fields) if as_json else csv_text(*answer.csv) if as_csv else "\n".join(answer.lines)
+            text = text.removesuffix("\n") + "\n"
+            if file is None:
+                click.echo(text, nl=False, err=answer.err and not as_json)
+            else:
+                file.write_text(text, encoding="utf-8")
+        ctx.exit(answer.status)
 
 
 class _Whole(click.ParamType):
@@ -93,31 +118,36 @@ relation_option = under("Question")(
 )
 
 
-_flag = functools.partial(under("Output"), is_flag=True)
-shared = together(
-    _flag("--json", "as_json", help="Print one JSON object, with full precision; what is infinite or unknown is null."),
-    _flag("-q", "--quiet", help="No progress bar."),
-)
-"""``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
+as_table = under("Output")("--csv", "as_csv", is_flag=True, help="Comma-separated, full precision.")
 
 
-def csv_or_json(command: Command) -> Command:
-    """``--csv`` beside the options of `shared`, as an argument ``as_csv``; both at once are refused."""
-
-    @functools.wraps(command)
-    def one_of_them(*, as_csv: bool, as_json: bool, **arguments: object) -> None:
-        if as_csv and as_json:
-            raise click.UsageError("--csv and --json are two ways to print: give one of them")
-        command(as_csv=as_csv, as_json=as_json, **arguments)
-
-    return _flag("--csv", "as_csv", help="Comma-separated, full precision.")(shared(one_of_them))
+def report_of_work() -> Report:
+    """What the command that runs tells how far it has come."""
+    return click.get_current_context().obj
 
 
-def output_file(help: str, required: bool = False) -> Callable[[Command], Command]:
-    """The option ``--output`` of a command, a file to write."""
-    return under("Output")(
-        "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=required, help=help
-    )
+def question(*lines: str, epilog: str = "", kind: type[Page] = Question) -> Callable[[Command], click.Command]:
+    """``click.command`` for a function that returns an `Answer`, with ``--json``, ``--quiet`` and these examples.
+
+    A function that prints by itself is of the kind `Page`: it has both as arguments ``as_json`` and ``quiet``.
+    """
+    words = "Print one JSON object, with full precision; what is infinite or unknown is null."
+
+    def made(command: Command) -> click.Command:
+        found = click.command(cls=kind, epilog=examples(*lines) if lines else epilog)(command)
+        found.params += [
+            Option(["--json", "as_json"], is_flag=True, heading="Output", help=words),
+            Option(["-q", "--quiet"], is_flag=True, heading="Output", help="No progress bar."),
+        ]
+        return found
+
+    return made
+
+
+def output_file(help: str, name: str = "output", required: bool = False) -> Callable[[Command], Command]:
+    """The option ``--output`` of a command, a file to write; as the argument ``into`` it takes the answer."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    return under("Output")("-o", "--output", name, type=file, required=required, help=help)
 
 
 def examples(*lines: str) -> str:

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from jaxacct._progress import progress
-from jaxacct._types import Fields, PyTree
-from jaxacct.cli import LazyGroup, plain_errors
-from jaxacct.cli.output import say_json
-from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
+from jaxacct._types import Fields
+from jaxacct.cli.output import Answer
+from jaxacct.cli.page import examples, output_file, question, relation_option, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
-_HERE = "jaxacct.cli.plot"
-_PICTURES = {
-    "heat-map": (_HERE, "heat_map", "Draw a sweep over two parameters."),
-    "loss": (_HERE, "loss", "Draw the law of the privacy loss."),
-    "profile": (_HERE, "profile", "Draw delta against epsilon."),
-    "trade-off": (_HERE, "trade_off", "Draw the errors of the best attack."),
-}
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from jaxacct.accounting import Bounds
+
 _drawn = under("Picture")
 _FILE = output_file("The picture: .png, .svg or .pdf.", required=True)
 
 
-@click.group(cls=LazyGroup, lazy=_PICTURES, epilog=examples("plot profile --sigma 1 --rate 0.01 --steps 1000 -o a.svg"))
+@click.group(epilog=examples("plot profile --sigma 1 --rate 0.01 --steps 1000 -o a.svg"))
 def plot() -> None:
     """Draw a privacy profile, a trade-off curve, the law of a privacy loss, or a sweep.
 
@@ -37,28 +34,32 @@ def plot() -> None:
     """
 
 
-@click.command(cls=Page, epilog=examples("plot profile --sigma 1 --rate 0.01 --steps 1000 -o profile.png"))
+@question("plot profile --sigma 1 --rate 0.01 --steps 1000 -o profile.png")
 @relation_option
 @mechanism_options()
 @_FILE
-@shared
-def profile(**arguments: object) -> None:
-    """Draw delta against epsilon: the guarantee as a line, and a band down to the lower bound."""
-    _draw("privacy_profile", arguments)
+def profile(**arguments: object) -> Answer:
+    """Draw delta against epsilon.
+
+    The guarantee is a line, with a band down to the lower bound.
+    """
+    return _of_runs("privacy_profile", arguments)
 
 
-@click.command(cls=Page, epilog=examples("plot trade-off --sigma 2 --steps 10 --log -o attack.svg"))
+@question("plot trade-off --sigma 2 --steps 10 --log -o attack.svg")
 @_drawn("--log", is_flag=True, help="True against false positive rate, on logarithmic axes.")
 @relation_option
 @mechanism_options()
 @_FILE
-@shared
-def trade_off(log: bool, **arguments: object) -> None:
-    """Draw the least type II error of every attack against its type I error."""
-    _draw("trade_off", arguments, log=log)
+def trade_off(log: bool, **arguments: object) -> Answer:
+    """Draw the errors of the best attack.
+
+    The least type II error of every attack against its type I error.
+    """
+    return _of_runs("trade_off", arguments, log=log)
 
 
-@click.command("loss", cls=Page, epilog=examples("plot loss --mechanism laplace --scale 1 --steps 5 -o loss.png"))
+@question("plot loss --mechanism laplace --scale 1 --steps 5 -o loss.png")
 @_drawn("--log", is_flag=True, help="A logarithmic axis of probability.")
 @_drawn(
     "--relation",
@@ -69,35 +70,40 @@ def trade_off(log: bool, **arguments: object) -> None:
 )
 @mechanism_options()
 @_FILE
-@shared
-def loss(log: bool, **arguments: object) -> None:
-    """Draw where the privacy loss has its probability, as a histogram."""
-    _draw("pld", arguments, log=log)
+def loss(log: bool, **arguments: object) -> Answer:
+    """Draw the law of the privacy loss.
+
+    Where it has its probability, as a histogram.
+    """
+    return _of_runs("pld", arguments, log=log)
 
 
-@click.command(
-    "heat-map",
-    cls=Page,
-    epilog=examples("plot heat-map --sigma 0.8:4:16 --steps 100:10000:12:log --rate 0.01 --delta 1e-5 -o map.png"),
-)
+@question("plot heat-map --sigma 0.8:4:16 --steps 100:10000:12:log --rate 0.01 --delta 1e-5 -o map.png")
 @sweep_options
 @_FILE
-@shared
-def heat_map(output: Path, as_json: bool, quiet: bool, **arguments: object) -> None:
-    """Draw epsilon, delta or noise over two parameters that are lists or ranges; see jaxacct sweep."""
-    _named(output)
-    found = swept(arguments, quiet)
-    axes = {name: np.unique(axis) for name, axis in found.axes.items() if len(axis) > 1}
-    if len(axes) != 2:
-        raise click.UsageError(f"exactly two parameters must be lists or ranges, got {', '.join(axes) or 'none'}")
+def heat_map(output: Path, **arguments: object) -> Answer:
+    """Draw a sweep over two parameters.
 
-    def drawn(plotting: Any) -> Any:
+    Epsilon, delta or noise over two parameters that are lists or ranges; see jaxacct sweep.
+    """
+
+    def draw() -> Axes:
+        found = swept(arguments)
+        axes = {name: np.unique(axis) for name, axis in found.axes.items() if len(axis) > 1}
+        if len(axes) != 2:
+            raise click.UsageError(f"exactly two parameters must be lists or ranges, got {', '.join(axes) or 'none'}")
+        from jaxacct import plotting
+
         (xlabel, x), (ylabel, y) = axes.items()
         ax = plotting.sweep(_table(found, axes), x, y, xlabel=xlabel, ylabel=ylabel, label=found.wanted)
         ax.set(xscale=_scale(x), yscale=_scale(y))
         return ax
 
-    _written(drawn, output, as_json)
+    return _written(draw, output)
+
+
+for _one in (profile, trade_off, loss, heat_map):
+    plot.add_command(_one)
 
 
 def _scale(axis: np.ndarray) -> str:
@@ -108,7 +114,7 @@ def _scale(axis: np.ndarray) -> str:
     return "linear" if uneven[0] <= uneven[1] else "log"
 
 
-def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:
+def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Bounds | np.ndarray:
     """The answers with shape (y, x); bounds where there are two."""
     from jaxacct.accounting import Bounds
 
@@ -125,36 +131,25 @@ def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:
     return Bounds(*(laid(found.columns[f"{found.wanted}_{side}"]) for side in ("lower", "upper")))
 
 
-def _draw(name: str, arguments: Fields, **options: object) -> None:
-    output, as_json, quiet, relation = (arguments.pop(key) for key in ("output", "as_json", "quiet", "relation"))
-    _named(output)
-    runs = runs_of(arguments)
-    with plain_errors(), progress("plot", quiet):
-        mechanism, steps = composed(runs)
-        _written(
-            lambda plotting: getattr(plotting, name)(mechanism, steps=steps, relation=relation, **options),
-            output,
-            as_json,
-        )
-
-
-def _named(output: Path) -> None:
-    if output.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise click.UsageError(f"--output must end in .png, .svg or .pdf, got {str(output)!r}")
-
-
-def _written(draw: Callable[[PyTree], PyTree], output: Path, as_json: bool) -> None:
-    with plain_errors():
-        try:
-            import matplotlib
-        except ImportError:
-            raise ImportError("plotting needs matplotlib: pip install 'jaxacct[plot]'") from None
-        matplotlib.use("Agg")  # a file needs no display
+def _of_runs(name: str, arguments: Fields, **options: object) -> Answer:
+    def draw() -> Axes:
+        mechanism, steps = composed(runs_of(arguments))
         from jaxacct import plotting
 
-        figure = draw(plotting).figure
-        figure.savefig(output, dpi=200, bbox_inches="tight")
-    if as_json:
-        say_json({"wrote": str(output)})
-    else:
-        click.echo(f"wrote {click.format_filename(output)}")
+        return getattr(plotting, name)(mechanism, steps=steps, relation=relation, **options)
+
+    relation = arguments.pop("relation")
+    return _written(draw, arguments.pop("output"))
+
+
+def _written(draw: Callable[[], Axes], output: Path) -> Answer:
+    if output.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise click.UsageError(f"--output must end in .png, .svg or .pdf, got {str(output)!r}")
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError("plotting needs matplotlib: pip install 'jaxacct[plot]'") from None
+    matplotlib.use("Agg")  # a file needs no display
+    figure: Figure = draw().figure  # pyright: ignore[reportAssignmentType]  # no part of another one
+    figure.savefig(output, dpi=200, bbox_inches="tight")
+    return Answer([f"wrote {click.format_filename(output)}"], {"wrote": str(output)})

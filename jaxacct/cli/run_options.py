@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -11,29 +10,54 @@ import numpy as np
 from click import ParamType
 
 from jaxacct._types import Fields
-from jaxacct.cli.page import FIRST, WHOLE, Command, together, under
-from jaxacct.cli.runs import FAMILIES, Number, Run
+from jaxacct.cli.page import FIRST, MECHANISM, WHOLE, Command, together, under
+from jaxacct.cli.runs import FAMILIES, OPTIONS, Number, Run
 
-_WHOLE = ("sensitivity", "categories")  # where the family counts
-_COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
-_AROUND = (
-    "rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs",
-    "batches", "participations", "shuffled",
-)  # fmt: skip
-# On the command line a run's own epsilon and delta must not be taken for those of the question.
-_OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
-_PARAMETERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in (*family.needs, *family.may)))
-_HELP = {
-    "sigma": "Noise in the units of the query; the noise multiplier if the sensitivity is 1.",
-    "scale": "Scale of Laplace noise, in the units of the query.",
-    "sensitivity": "What a neighbour changes the query by at most.  [default: 1]",
-    "epsilon": "Privacy loss of each single run.",
-    "delta": "Failure probability of each single run.",
-    "categories": "Number of categories.  [default: 2]",
-    "mu": "GDP parameter of each run; of Skellam noise, half the variance.",
-    "rho": "zCDP parameter of each run.",
-    "order": "Order at which --each-epsilon is a Renyi divergence.",
+# Name: (heading, kind, help), in the order of the help pages.
+_OPTIONS = {
+    "noise_multiplier": (FIRST, "number", "Noise over the clip norm: --sigma at sensitivity 1."),
+    "batch": (FIRST, "whole", "Expected batch size; with --records, the rate."),
+    "records": (FIRST, "whole", "Records in the data set."),
+    "epochs": (FIRST, "number", "Passes over the records: steps are epochs / rate, rounded up."),
+    "steps": (FIRST, "whole", "Number of runs, fixed in advance.  [default: 1]"),
+    "sigma": (MECHANISM, "number", "Noise in the units of the query; the noise multiplier if the sensitivity is 1."),
+    "sensitivity": (MECHANISM, "number", "What a neighbour changes the query by at most.  [default: 1]"),
+    "scale": (MECHANISM, "number", "Scale of Laplace noise, in the units of the query."),
+    "mu": (MECHANISM, "number", "GDP parameter of each run; of Skellam noise, half the variance."),
+    "epsilon": (MECHANISM, "number", "Privacy loss of each single run."),
+    "categories": (MECHANISM, "number", "Number of categories.  [default: 2]"),
+    "delta": (MECHANISM, "number", "Failure probability of each single run."),
+    "rho": (MECHANISM, "number", "zCDP parameter of each run."),
+    "order": (MECHANISM, "number", "Order at which --each-epsilon is a Renyi divergence."),
+    "rate": (MECHANISM, "number", "Poisson sampling rate; 1: none.  [default: 1]"),
+    "sample_size": (MECHANISM, "whole", "Records drawn, a fixed number."),
+    "dataset_size": (MECHANISM, "whole", "Out of how many."),
+    "with_replacement": (MECHANISM, "flag", "Draw each of them from all."),
+    "largest": (MECHANISM, "whole", "Cut larger Poisson samples at random to this."),
+    "batches": (MECHANISM, "whole", "Of an epoch, of which each record draws one at random; steps are then epochs."),
+    "participations": (MECHANISM, "whole", "Batches that each record draws.  [default: 1]"),
+    "shuffled": (MECHANISM, "flag", "Cut shuffled records into --batches instead."),
 }
+_PARAMETERS = {name for family in FAMILIES.values() for name in (*family.needs, *family.may)}
+_AROUND = [name for name in _OPTIONS if name not in _PARAMETERS and name != "noise_multiplier"]
+_SAMPLING = [name for name in _AROUND if name not in ("batch", "epochs", "steps")]
+# What says nothing without another option.
+_GOES_WITH = {
+    "sample_size": "dataset_size",
+    "dataset_size": "sample_size",
+    "with_replacement": "sample_size",
+    "batch": "records",
+    "largest": "records",
+    "participations": "batches",
+    "shuffled": "batches",
+}
+# Of each of these, one at most.
+_INSTEAD = (
+    ("rate", "batch", "sample_size", "batches"),
+    ("largest", "sample_size", "batches"),
+    ("participations", "shuffled"),
+    ("epochs", "steps"),
+)
 
 
 def mechanism_options(
@@ -44,41 +68,21 @@ def mechanism_options(
     With ``short``, ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
     ``family`` is what the help page calls the default.
     """
-    option, training = under("Mechanism"), under(FIRST)
+    types = {"number": {"type": number}, "whole": {"type": whole}, "flag": {"is_flag": True}}
+
+    def option(name: str, heading: str, kind: str, words: str) -> Callable[[Command], Command]:
+        spelled = {option_of(name), f"--{name}"} if short and name in OPTIONS else {option_of(name)}
+        return under(heading)(*sorted(spelled), OPTIONS.get(name, name), help=words, **types[kind])
+
     return together(
-        training("--noise-multiplier", type=number, help="Noise over the clip norm: --sigma at sensitivity 1."),
-        training("--batch", type=whole, help="Expected batch size; with --records, the rate."),
-        training("--records", type=whole, help="Records in the data set."),
-        training("--epochs", type=number, help="Passes over the records: steps are epochs / rate, rounded up."),
-        training("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]"),
-        option(
+        under(MECHANISM)(
             "--mechanism",
             type=click.Choice(list(FAMILIES)),
             metavar="FAMILY",
             help=f"What runs: {', '.join(FAMILIES)}.  [default: {family}]",
         ),
-        *(
-            option(
-                *(f"--{text.replace('_', '-')}" for text in _spelled(name, short)),
-                _OPTION.get(name, name),
-                type=number,
-                help=_HELP[name],
-            )
-            for name in _PARAMETERS
-        ),
-        option("--rate", type=number, help="Poisson sampling rate; 1: none.  [default: 1]"),
-        option("--sample-size", type=whole, help="Records drawn, a fixed number."),
-        option("--dataset-size", type=whole, help="Out of how many."),
-        option("--with-replacement", is_flag=True, help="Draw each of them from all."),
-        option("--largest", type=whole, help="Cut larger Poisson samples at random to this."),
-        option(
-            "--batches",
-            type=whole,
-            help="Of an epoch, of which each record draws one at random; steps are then epochs.",
-        ),
-        option("--participations", type=whole, help="Batches that each record draws.  [default: 1]"),
-        option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead."),
-        option(
+        *(option(name, *row) for name, row in _OPTIONS.items()),
+        under(MECHANISM)(
             "--run",
             "runs",
             multiple=True,
@@ -97,21 +101,16 @@ def runs_of(arguments: Fields, without: str | None = None) -> list[Run]:
     """
     take_multiplier(arguments)
     family = arguments.pop("mechanism")
-    own = {name: arguments.pop(_OPTION.get(name, name)) for name in _PARAMETERS}
+    own = {name: arguments.pop(OPTIONS.get(name, name)) for name in _PARAMETERS}
     around = {name: arguments.pop(name) for name in _AROUND}
-    given = {name: value for name, value in own.items() if value is not None}
+    given, around = (
+        {name: value for name, value in one.items() if value is not None and value is not False}
+        for one in (own, around)
+    )
     others = [_parsed(text) for text in arguments.pop("runs")]
-    asked = family is not None or given or any(value is not None and value is not False for value in around.values())
-    if others and not asked and without is None:
+    if others and not (family or given or around) and without is None:
         return others
-    family = family or "gaussian"
-    return [_run(family, given, around, option_of, without), *others]
-
-
-def _spelled(name: str, short: bool) -> tuple[str, ...]:
-    """What a parameter is called among the options."""
-    long = _OPTION.get(name, name)
-    return (long, name) if short and long != name else (long,)
+    return [_run(family or "gaussian", given, around, option_of, without), *others]
 
 
 def take_multiplier(arguments: dict[str, object]) -> None:
@@ -125,7 +124,7 @@ def take_multiplier(arguments: dict[str, object]) -> None:
 
 def option_of(name: str) -> str:
     """The option that sets a mechanism's parameter."""
-    return "--" + _OPTION.get(name, name).replace("_", "-")
+    return "--" + OPTIONS.get(name, name).replace("_", "-")
 
 
 def _run(family: str, given: Fields, around: Fields, shown: Callable[[str], str], without: str | None = None) -> Run:
@@ -138,89 +137,47 @@ def _run(family: str, given: Fields, around: Fields, shown: Callable[[str], str]
     for name in known.needs:
         if name not in given and name != left_out:
             raise click.UsageError(f"{family} needs {shown(name)}")
-    if left_out in given or (without in ("rate", "steps") and around[without] is not None):
+    if left_out is not None and (left_out in given or left_out in around):
         others = [seek for seek in ("noise", "steps", "rate") if seek != without]
-        instead = " or ".join(f"--seek {seek}" for seek in others if seek == "noise" or around[seek] is None)
-        raise click.UsageError(f"{shown(left_out or '')} is what this command computes: leave it out, or add {instead}")
-    sizes = (around["sample_size"], around["dataset_size"])
-    if (sizes[0] is None) != (sizes[1] is None):
-        raise click.UsageError(f"{shown('sample_size')} and {shown('dataset_size')} go together")
-    if sizes[0] is not None and (around["rate"] is not None or without == "rate"):
-        raise click.UsageError(f"{shown('rate')} and {shown('sample_size')} are two ways to sample: give one of them")
-    rate, steps = _of_training(around, shown, without)
-    if around["with_replacement"] and sizes[0] is None:
-        raise click.UsageError(f"{shown('with_replacement')} goes with {shown('sample_size')}")
-    if around["largest"] is not None and (
-        around["records"] is None or sizes[0] is not None or (rate is None and without != "rate")
-    ):
-        raise click.UsageError(
-            f"{shown('largest')} goes with {shown('records')} and a Poisson sample's {shown('rate')}"
-        )
-    epoch = _epoch(around, shown, sizes[0] is not None or rate is not None or without == "rate")
-    if known.name in _COUNTS:
-        given = {name: _counted(shown(name), value) if name in _WHOLE else value for name, value in given.items()}
-    return Run(
-        family,
-        dict(given),
-        1.0 if rate is None else rate,
-        None if sizes[0] is None else sizes,
-        1 if steps is None else steps,
-        None if around["records"] is None else int(np.max(around["records"])),
-        around["largest"],
-        bool(around["with_replacement"]),
-        epoch,
-    )
+        instead = " or ".join(f"--seek {seek}" for seek in others if seek not in around)
+        raise click.UsageError(f"{shown(left_out)} is what this command computes: leave it out, or add {instead}")
+    for name, other in _GOES_WITH.items():
+        if name in around and other not in around:
+            raise click.UsageError(f"{shown(name)} goes with {shown(other)}")
+    sought = {"rate": ("rate", "steps"), "steps": ("steps",)}.get(without or "", ())
+    for ways in _INSTEAD:
+        if len(both := [name for name in ways if name in around or name in sought]) > 1:
+            words = " and ".join(map(shown, both))
+            raise click.UsageError(f"{words} do not go together, given or computed: leave one of them out")
+    return Run(family, given, *_of_training(around, shown))
 
 
-def _epoch(around: Fields, shown: Callable[[str], str], sampled: bool) -> tuple[Number, Number | None] | None:
-    """(batches, participations) of an epoch whose batches are drawn as a whole; a shuffle has no participations."""
-    batches, times, shuffled = (around[name] for name in ("batches", "participations", "shuffled"))
-    for name in ("participations", "shuffled"):
-        if batches is None and around[name]:
-            raise click.UsageError(f"{shown(name)} goes with {shown('batches')}")
-    if batches is None:
-        return None
-    if sampled:
-        raise click.UsageError(
-            f"{shown('batches')} is a way to sample by itself: leave out rate, batch, largest, sizes"
-        )
-    if shuffled and times is not None:
-        raise click.UsageError(f"{shown('participations')} goes with batches that are drawn, not {shown('shuffled')}")
-    return batches, None if shuffled else 1 if times is None else times
-
-
-def _of_training(
-    around: Fields, shown: Callable[[str], str], without: str | None
-) -> tuple[Number | None, Number | None]:
-    """(rate, steps), from batch, records and epochs where these are given."""
-    batch, records, epochs, rate = (around[name] for name in ("batch", "records", "epochs", "rate"))
+def _of_training(around: Fields, shown: Callable[[str], str]) -> tuple[Fields, Number]:
+    """How batches are drawn, and the steps, from batch, records and epochs where these are given."""
     for name in ("batch", "records", "epochs"):
-        value = around[name]
-        if value is not None and not np.all((np.asarray(value) > 0) & np.isfinite(value)):
-            raise click.UsageError(f"{shown(name)} must be above 0, got {np.min(value):g}")
-    if batch is not None:
-        if records is None:
-            raise click.UsageError(f"{shown('batch')} needs {shown('records')}")
-        if rate is not None or around["sample_size"] is not None or without == "rate":
-            raise click.UsageError(f"{shown('batch')} sets the rate: leave one of them out")
-        if np.any(np.asarray(batch) > np.asarray(records)):
+        if not np.all((np.asarray(around.get(name, 1)) > 0) & np.isfinite(around.get(name, 1))):
+            raise click.UsageError(f"{shown(name)} must be above 0, got {np.min(around[name]):g}")
+    sampling = {"rate": 1.0} | {name: around[name] for name in _SAMPLING if name in around}
+    if "records" in sampling:
+        sampling["records"] = int(np.max(sampling["records"]))
+    if "batches" in sampling and "shuffled" not in sampling:
+        sampling.setdefault("participations", 1)
+    if "batch" in around:
+        if np.any(np.asarray(around["batch"]) > np.asarray(around["records"])):
             raise click.UsageError(f"{shown('batch')} must be at most {shown('records')}")
-        rate = _divided_up(batch, records)
-    if epochs is None:
-        return rate, around["steps"]
-    if around["steps"] is not None or without in ("steps", "rate"):
-        raise click.UsageError(f"{shown('epochs')} sets the steps by the rate: give no steps, compute neither")
-    share = rate
-    if around["sample_size"] is not None:
-        share = np.asarray(around["sample_size"], np.float64) / around["dataset_size"]
-    share = np.asarray(1.0 if share is None else share, np.float64)
+        sampling["rate"] = _divided_up(around["batch"], around["records"])
+    if "epochs" not in around:
+        return sampling, around.get("steps", 1)
+    share = np.asarray(sampling["rate"], np.float64)
+    if "sample_size" in sampling:
+        share = np.asarray(sampling["sample_size"], np.float64) / sampling["dataset_size"]
     if share.size > 1:
         raise click.UsageError(f"{shown('epochs')} needs a single rate: give {shown('steps')} for each")
     if not np.all(share > 0):
         raise click.UsageError(f"rate must be above 0 for {shown('epochs')}, got {np.min(share):g}")
     # What is a whole number but for rounding is not rounded up to the next.
-    steps = np.maximum(np.ceil(np.asarray(epochs, np.float64) / share * (1 - 2.0**-45)), 1.0)
-    return rate, int(steps) if steps.ndim == 0 else steps
+    steps = np.maximum(np.ceil(np.asarray(around["epochs"], np.float64) / share * (1 - 2.0**-45)), 1.0)
+    return sampling, int(steps) if steps.ndim == 0 else steps
 
 
 def _divided_up(batch: Number, records: Number) -> Number:
@@ -233,14 +190,6 @@ def _divided_up(batch: Number, records: Number) -> Number:
 
     rates = np.vectorize(one, otypes=[np.float64])(batch, records)
     return float(rates) if rates.ndim == 0 else rates
-
-
-def _counted(name: str, value: Number) -> Number:
-    if isinstance(value, float):
-        if not math.isfinite(value) or value != int(value):
-            raise click.UsageError(f"{name} must be a whole number, got {value:g}")
-        return int(value)
-    return value
 
 
 def _parsed(text: str) -> Run:
@@ -258,5 +207,5 @@ def _parsed(text: str) -> Run:
             given[name] = kind(value.strip())
         except click.BadParameter as problem:
             raise click.UsageError(f"--run: {name}: {problem.message}") from None
-    around = {name: given.pop(name, None) for name in _AROUND}
+    around = {name: given.pop(name) for name in _AROUND if name in given}
     return _run(family, given, around, lambda name: f"{name!r} in --run {text}")

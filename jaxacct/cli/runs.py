@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import numpy as np
 
 from jaxacct._types import Fields
+from jaxacct.cli import warn
 from jaxacct.cli.page import WHOLE, under
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ FAMILIES = {
     "zcdp": Family("ZeroConcentratedDP", ("rho",), (), "rho", (1e-12, 1e4)),
     "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
 }
+OPTIONS = {"epsilon": "each_epsilon", "delta": "each_delta"}
+"""What a run's own epsilon and delta are called among the options, where they must not be taken for the question's."""
+_NO_SETTINGS = ("records", "with_replacement", "shuffled")
 _MOST_DELTA = 1e-3
 _MOST_RECORDS = 100_000
 
@@ -62,81 +67,80 @@ class Run(NamedTuple):
     Attributes:
         family: a key of `FAMILIES`.
         parameters: of the mechanism, by the library's names.
-        rate: of Poisson sampling; 1 is none.
-        sample: (sample size, data set size) of samples of a fixed size, or None.
-        steps: how often.
-        records: in the data set, where that was said.
-        largest: to how many records a Poisson sample is cut, or None.
-        replaced: whether samples of a fixed size are drawn with replacement.
-        epoch: (batches, participations) of epochs drawn as a whole, which ``steps`` then counts; participations are
-            None for a shuffle. Or None.
+        sampling: how batches are drawn, by the names of the options, as far as that was said; always with a ``rate``,
+            where 1 is no Poisson sampling.
+        steps: how often; epochs, where these are drawn as a whole.
     """
 
     family: str
     parameters: Fields
-    rate: Number = 1.0
-    sample: tuple[Number, Number] | None = None
-    steps: Any = 1
-    records: int | None = None
-    largest: Number | None = None
-    replaced: bool = False
-    epoch: tuple[Number, Number | None] | None = None
+    sampling: Fields
+    steps: Number = 1
 
     def mechanism(self) -> Mechanism:
         """The mechanism of one step."""
         from jaxacct import mechanisms as m
 
-        made = getattr(m, FAMILIES[self.family].name)(**self.parameters)
-        if self.largest is not None:
-            return m.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
-        if self.sample is not None:
-            kind = m.SampledWithReplacement if self.replaced else m.SampledWithoutReplacement
-            made = kind(made, *self.sample)
-        if self.epoch is not None:
-            batches, times = self.epoch
-            return m.Shuffled(made, batches) if times is None else m.RandomAllocation(made, batches, times)
+        made, how = getattr(m, FAMILIES[self.family].name)(**self.parameters), self.sampling
+        if "sample_size" in how:
+            kind = m.SampledWithReplacement if "with_replacement" in how else m.SampledWithoutReplacement
+            return kind(made, how["sample_size"], how["dataset_size"])
+        if "shuffled" in how:
+            return m.Shuffled(made, how["batches"])
+        if "batches" in how:
+            return m.RandomAllocation(made, how["batches"], how["participations"])
+        rate = how["rate"]
+        if "largest" in how:
+            return m.TruncatedPoisson(made, rate, how["largest"], how["records"])
         # An array of rates is not 1, whatever is in it.
-        none = isinstance(self.rate, (int, float)) and self.rate == 1
-        return made if none else m.PoissonSampled(made, self.rate)
+        return made if isinstance(rate, int | float) and rate == 1 else m.PoissonSampled(made, rate)
 
     def described(self) -> dict[str, object]:
         """What it is, for JSON; scalar values."""
-        around: dict[str, object] = {"rate": self.rate}
-        if self.sample is not None:
-            around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
-        known: dict[str, object] = {} if self.records is None else {"records": self.records}
-        if self.largest is not None:
-            known["largest"] = self.largest
-        if self.epoch is not None:
-            known["batches"], times = self.epoch
-            known |= {"shuffled": True} if times is None else {"participations": times}
-        if self.replaced:
-            known["with_replacement"] = True
-        return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
+        return {"mechanism": self.family, **self.parameters, **self.sampling, "steps": self.steps}
+
+    def settings(self) -> dict[str, Number]:
+        """Its numbers, by the names of the options."""
+        own = {OPTIONS.get(name, name): value for name, value in self.parameters.items()}
+        around = {name: value for name, value in self.sampling.items() if name not in _NO_SETTINGS}
+        return {**own, **around, "steps": self.steps}
+
+    def at(self, settings: Mapping[str, Number]) -> Run:
+        """The same with other numbers in place of `settings`."""
+        parameters = {name: settings[OPTIONS.get(name, name)] for name in self.parameters}
+        sampling = {name: settings.get(name, value) for name, value in self.sampling.items()}
+        if np.all(sampling["rate"] == 1.0):
+            sampling["rate"] = 1.0
+        return Run(self.family, parameters, sampling, settings["steps"])
 
     def sampler(self) -> str | None:
         """The way in which batches must be drawn for the answer to hold; None without sampling."""
-        if self.sample is not None:
-            how = "with" if self.replaced else "without"
-            return f"batches of a fixed size drawn {how} replacement, anew and independently for each step"
-        if self.epoch is not None:
-            batches, times = self.epoch
-            what = f"{float(np.max(batches)):g} batches" if np.size(batches) == 1 else "batches"
-            if times is None:
+        how = self.sampling
+        if "sample_size" in how:
+            with_or = "with" if "with_replacement" in how else "without"
+            return f"batches of a fixed size drawn {with_or} replacement, anew and independently for each step"
+        if "batches" in how:
+            what = " ".join([*_one(how["batches"]), "batches"])
+            if "shuffled" in how:
                 return f"epochs of shuffled records, cut into {what} of one size; a shuffle for each epoch"
-            count = f"{float(np.max(times)):g}" if np.size(times) == 1 else "some"
+            count = "".join(_one(how["participations"])) or "some"
             return f"epochs of {what}, of which each record draws {count} by itself; not for shuffled batches"
-        if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
+        if np.all(how["rate"] == 1.0):
             return None
-        rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"
-        cut = "" if self.largest is None else f" (larger batches are cut at random to {np.max(self.largest)})"
+        rate = "".join(_one(how["rate"])) or "rate"
+        cut = f" (larger batches are cut at random to {np.max(how['largest'])})" if "largest" in how else ""
         return (
-            f"Poisson sampling: each record is in each batch with probability{rate}, independently of "
+            f"Poisson sampling: each record is in each batch with probability {rate}, independently of "
             f"everything{cut}; not for shuffled batches of a fixed size"
         )
 
 
-def composed(runs: list[Run]) -> tuple[Mechanism, Any]:
+def _one(value: Number) -> list[str]:
+    """A number in words; nothing for several."""
+    return [f"{float(np.max(value)):g}"] if np.size(value) == 1 else []
+
+
+def composed(runs: list[Run]) -> tuple[Mechanism, Number]:
     """(mechanism, steps) of all of them together."""
     if len(runs) == 1:
         return runs[0].mechanism(), runs[0].steps
@@ -156,7 +160,7 @@ def check_users(records: int | None, relation: str) -> None:
         raise click.UsageError(f"--records-per-user goes with relation add_or_remove, add or remove, not {relation}")
 
 
-def attained_group(mechanism: Mechanism, records: Any, steps: Any = 1) -> tuple[Mechanism, str]:
+def attained_group(mechanism: Mechanism, records: Number, steps: Number = 1) -> tuple[Mechanism, str]:
     """`group_of` where it is tight, and why; a usage error elsewhere."""
     from jaxacct.summaries.group import group_of
 
@@ -171,7 +175,7 @@ def attained_group(mechanism: Mechanism, records: Any, steps: Any = 1) -> tuple[
     return found.mechanism, found.why
 
 
-def said_of_users(records: Any, why: str) -> list[str]:
+def said_of_users(records: Number | None, why: str) -> list[str]:
     """Whose records neighbours differ in, and what the curve is."""
     return [] if records is None else [f"for all records of a user, who owns at most {records}: {why}"]
 
@@ -181,8 +185,7 @@ def warn_of_delta(delta: float, records: list[int]) -> None:
     most = min([_MOST_DELTA, *(1.0 / count for count in records)])
     if delta > most:
         known = f"1 / records, {most:.3g}" if most < _MOST_DELTA else f"{_MOST_DELTA:g}"
-        words = f"delta {delta:g} is above {known}: publishing a few whole records can be as private as that"
-        click.echo(f"jaxacct: warning: {words}", err=True)
+        warn(f"delta {delta:g} is above {known}: publishing a few whole records can be as private as that")
 
 
 def said_of(runs: list[Run], delta: Number | None = None) -> list[str]:
@@ -191,7 +194,7 @@ def said_of(runs: list[Run], delta: Number | None = None) -> list[str]:
     Warns of a ``delta``, one number or several, that is too large.
     """
     if delta is not None:
-        warn_of_delta(float(np.max(delta)), [run.records for run in runs if run.records is not None])
+        warn_of_delta(float(np.max(delta)), [run.sampling["records"] for run in runs if "records" in run.sampling])
     return [f"holds for {one}" for one in dict.fromkeys(run.sampler() for run in runs) if one is not None]
 
 

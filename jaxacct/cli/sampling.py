@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 import numpy as np
 
+from jaxacct import _validate
+from jaxacct._types import Fields
 from jaxacct.cli.runs import Run
 
 COLUMNS = ("sampler", "epsilon", "lower", "kind")
@@ -16,22 +18,23 @@ _KINDS = {
 }
 
 
-def sampling_costs(runs: list[Run], delta: float) -> tuple[list[tuple[str, float, float, str]], dict[str, float]]:
+def sampling_costs(runs: list[Run], delta: float) -> tuple[list[tuple[str, float, float, str]], Fields]:
     """The rows, of `COLUMNS`, and the epoch that they are of."""
     from jaxacct.plotting.samplers import sampler_costs
 
-    if len(runs) != 1 or runs[0].family != "gaussian" or runs[0].sample is not None:
+    _validate.probability(delta=delta)
+    if len(runs) != 1 or runs[0].family != "gaussian" or set(runs[0].sampling) - {"rate", "records"}:
         raise click.UsageError("--sampling compares one run of Gaussian noise: --sigma, --rate (or --batch), --steps")
-    (run,) = runs
-    given = {**run.parameters, "rate": run.rate, "steps": run.steps}
-    if any(np.size(value) != 1 for value in given.values()):
+    settings = {name: np.ravel(value) for name, value in runs[0].settings().items()}
+    if any(value.size != 1 for value in settings.values()):
         raise click.UsageError("--sampling takes one number for each parameter")
-    if run.records is None:
+    if "records" not in runs[0].sampling:
         raise click.UsageError("--sampling needs --records, the size of the data set")
-    number = {name: float(np.ravel(value)[0]) for name, value in given.items()}
+    number = {name: float(value[0]) for name, value in settings.items()}
     batches = max(1, round(1.0 / number["rate"]))
-    epochs = max(1, round(number["steps"] / batches))
+    epoch: Fields = {"batches": batches, "epochs": max(1, round(number["steps"] / batches))}
+    epoch |= {"records": runs[0].sampling["records"]}
     noise = number["sigma"] / number.get("sensitivity", 1.0)
-    found = sampler_costs([noise], batches=batches, records=int(run.records), epochs=epochs, delta=delta)  # pyright: ignore[reportArgumentType]
+    found = sampler_costs(noise, **epoch, delta=delta)
     rows = [(name, float(b.upper[0]), float(b.lower[0]), _KINDS.get(name, _PROVEN)) for name, b in found.items()]
-    return rows, {"batches": batches, "epochs": epochs, "records": int(run.records), "noise_multiplier": noise}
+    return rows, epoch | {"noise_multiplier": noise}

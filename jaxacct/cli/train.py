@@ -8,23 +8,13 @@ import time
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from jaxacct._types import Fields
 from jaxacct.cli import plain_errors
-from jaxacct.cli.page import AnySpelling, Page, examples, shared
+from jaxacct.cli.page import AnySpelling, Page, question
 from jaxacct.cli.runs import warn_of_delta
 
-_NEEDED = {
-    "flax": "flax",
-    "optax": "optax",
-    "sklearn": "scikit-learn",
-    "tqdm": "tqdm",
-    "matplotlib": "matplotlib",
-    "orbax": "orbax-checkpoint",
-}
-
-
+_NEEDED = ("flax", "optax", "sklearn", "tqdm", "matplotlib", "orbax")
 _INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -41,22 +31,19 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-@click.command(
-    cls=Page,
-    epilog=examples(
-        "train --filter renyi --epsilon 3",
-        "train --sampling allocation --epochs 40 --epsilon 3",
-        "train --data adult --path adult.zip --epochs 40 --seed 1 --json --quiet",
-    ),
+@question(
+    "train --filter renyi --epsilon 3",
+    "train --sampling allocation --epochs 40 --epsilon 3",
+    "train --data adult --path adult.zip --epochs 40 --seed 1 --json --quiet",
+    kind=Page,
 )
 @click.option("--data", type=click.Choice(["digits", "adult", "mnist"]), default="digits", show_default=True)
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
     "--filter",
     type=AnySpelling(["sampled_gaussian", "closed_form", "renyi", "gdp", "approximate_gdp"]),
-    default="sampled_gaussian",
-    show_default=True,
-    help="What enforces the budget: approximate_gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",
+    help="What enforces the budget: approximate_gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.  "
+    "[default: sampled_gaussian]",
 )
 @click.option(
     "--schedule",
@@ -105,7 +92,6 @@ _SETTINGS = (
 @click.option("--resume", is_flag=True, help="Go on with the run in --checkpoint (or begin it, if there is none).")
 @click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
 @click.option("--verbose", is_flag=True, help="Also print the epsilons that are not to be reported, and why.")
-@shared
 def train(
     data: str,
     path: Path | None,
@@ -128,61 +114,40 @@ def train(
     moment: --resume goes on with what is left of the budget, on new random keys, and the report covers all of it; the
     steps since the last checkpoint stay paid for.
     """
-    missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise click.UsageError(f"training needs {', '.join(missing)}: pip install 'jaxacct[train]'")
     from jaxacct import _validate
     from jaxacct.cli.train_run import run
-    from jaxacct.training import stop_on_interrupt
 
-    settings: Fields = {name: _RECIPES[data].get(name) if given[name] is None else given[name] for name in _SETTINGS}
-    if given["rate"] is None and settings["filter"] == "gdp":
-        settings["rate"] = 1.0
+    sampling = given["sampling"]
     with plain_errors():
         if given["steps"] is not None and epochs is not None:
             raise ValueError("steps and epochs are two ways to say the same: give one of them")
         if resume and checkpoint is None:
             raise ValueError("resume needs checkpoint, the folder of the run to go on with")
-        if settings["sampling"] != "poisson":
-            _check_own_filter(settings["sampling"], settings["schedule"], checkpoint)
-            settings["filter"] = "menu"
-        if settings["largest"] is not None and settings["sampling"] != "truncated":
-            raise ValueError(f"largest goes with sampling truncated, got sampling {settings['sampling']}")
-        _validate.count(checkpoint_every=checkpoint_every)
-        _validate.positive(**{name: settings[name] for name in ("epsilon", "rate", "clip", "evaluate_every")})
-        _validate.rate(rate=settings["rate"])
-        _validate.probability(delta=settings["delta"])
+        if sampling != "poisson" and given["filter"] is not None:
+            raise ValueError(
+                f"filter goes with sampling poisson: {sampling} batches have their own, leave --filter out"
+            )
+        if sampling != "poisson" and checkpoint is not None:
+            raise ValueError(
+                f"checkpoint goes with sampling poisson, got {sampling}: a resumed run would draw the batches of an "
+                "epoch that was begun a second time"
+            )
+        if sampling != "truncated" and given["largest"] is not None:
+            raise ValueError(f"largest goes with sampling truncated, got sampling {sampling}")
+        own = {"filter": "sampled_gaussian" if sampling == "poisson" else "menu"}
+        own |= _RECIPES[data] | ({"rate": 1.0} if given["filter"] == "gdp" else {})
+        settings: Fields = {name: own.get(name) if given[name] is None else given[name] for name in _SETTINGS}
         if epochs is not None:
-            _validate.positive(epochs=epochs)
+            _validate.positive(epochs=epochs, rate=settings["rate"])
             settings["steps"] = math.ceil(epochs / settings["rate"])
-        _validate.count(steps=settings["steps"], physical_batch=settings["physical_batch"])
-        _validate.positive(learning_rate=settings["learning_rate"])
-        if settings["physical_batch"] > 2**18:
-            raise ValueError(f"physical_batch must be at most {2**18}, got {settings['physical_batch']}")
+        _validate.count(checkpoint_every=checkpoint_every, physical_batch=settings["physical_batch"])
+        _validate.at_most(2**18, physical_batch=settings["physical_batch"])
+        _validate.positive(**{name: settings[name] for name in ("clip", "learning_rate", "evaluate_every")})
+        warn_of_delta(settings["delta"], [])
         folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
-    warn_of_delta(settings["delta"], [])
-    durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
-    with stop_on_interrupt() as interrupted:
-        run(data, path, settings, seed, folder, interrupted, durable, as_json, quiet, verbose)
-        stopped = interrupted()
+        durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
+        stopped = run(data, path, settings, seed, folder, durable, as_json, quiet, verbose)
     if stopped:
         click.get_current_context().exit(_INTERRUPTED)
-
-
-def _check_own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> None:
-    """Raises, with what would work, where a sampler has no analysis."""
-    if click.get_current_context().get_parameter_source("filter") == ParameterSource.COMMANDLINE:
-        raise ValueError(
-            f"filter goes with sampling poisson: {sampling} batches are charged by a menu of their own mechanism "
-            "alone; leave --filter out"
-        )
-    if schedule != "constant":
-        raise ValueError(
-            f"schedule {schedule} has an analysis for sampling poisson only, got sampling {sampling}: use --schedule "
-            "constant"
-        )
-    if checkpoint is not None:
-        raise ValueError(
-            f"checkpoint goes with sampling poisson, got {sampling}: a resumed run would draw the batches of an epoch "
-            "that was begun a second time"
-        )

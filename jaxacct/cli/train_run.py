@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import jax.numpy as jnp
@@ -19,12 +18,8 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._progress import progress
 from jaxacct._types import Fields
 from jaxacct.adversary import true_cost
-from jaxacct.cli import plain_errors
-from jaxacct.cli.output import say_json
+from jaxacct.cli.output import json_text
 from jaxacct.cli.start import cache_compilations
-
-# The moment approximations are good from here on (docs/errata.md, 6).
-_TRUSTED_SIGMA = 2.0
 
 
 def run(
@@ -33,31 +28,33 @@ def run(
     settings: Fields,
     seed: int | None,
     folder: Path,
-    interrupted: Callable[[], bool],
     durable: Fields | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
-) -> None:
-    """Plans the budget, trains, and writes the report into ``folder``.
+) -> bool:
+    """Plans the budget, trains, and writes the report into ``folder``; whether Ctrl-C was pressed.
 
-    ``settings`` are the options of the run, as the report lists them; ``interrupted`` says whether Ctrl-C was pressed;
-    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints; ``verbose``
-    also prints the epsilons that are not to be reported.
+    ``settings`` are the options of the run, as the report lists them; ``durable`` holds folder, steps between
+    checkpoints and whether to resume, of a run with checkpoints; ``verbose`` also prints the epsilons that are not to
+    be reported.
     """
     cache_compilations()
-    with plain_errors():
-        dataset = training.demo.load_data(data, path)
-        keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
-        # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
-        network = training.demo.build_network(
-            settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
-        )
-        clip, quantile = settings["clip"], settings["clip_quantile"]
-        clip = clip if quantile is None else training.adaptive_clip(quantile, start=clip)
-        with progress("table of prices", quiet):
-            budget = _planned(settings, len(dataset.train_y))
-        folder.mkdir(parents=True, exist_ok=True)
+    dataset = training.demo.load_data(data, path)
+    keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
+    # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
+    network = training.demo.build_network(
+        settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
+    )
+    clip, quantile = settings["clip"], settings["clip_quantile"]
+    clip = clip if quantile is None else training.adaptive_clip(quantile, start=clip)
+    target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
+    if settings["sampling"] != "poisson":
+        target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")}
+        target["size"] = len(dataset.train_y)
+    with progress("table of prices", quiet):
+        budget = training.plan_budget(settings["filter"], settings["schedule"], **target)
+    folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
     if budget.sampler is not None:
         settings["steps"] = schedule.steps  # whole epochs
@@ -68,11 +65,12 @@ def run(
         "held_out_examples": len(dataset.test_y),
         "held_out_is_public": True,
     }
-    _introduce(description, settings, budget, seed, as_json, quiet)
+    for line in _introduced(description, settings, budget, seed, quiet):
+        click.echo(line, err=as_json)  # JSON has standard output to itself
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
-    step: Any = training.make_step(
+    step = training.make_step(
         network.loss,
         optimizer,
         budget.filter,
@@ -83,10 +81,9 @@ def run(
         donate=True,
     )
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
-    # An adaptive run may find that it can afford more steps than planned.
-    most = settings["steps"] * (4 if schedule.is_adaptive else 1)
-    with contextlib.ExitStack() as open_run, plain_errors():
-        durably = None
+    durably = None
+    with contextlib.ExitStack() as open_run:
+        interrupted = open_run.enter_context(training.stop_on_interrupt())
         if durable is not None:
             agreed = settings | {"data": data, "seeded": seed is not None}  # the seed is on no disk
             roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
@@ -117,7 +114,8 @@ def run(
             step,
             state,
             (jnp.asarray(dataset.train_x), jnp.asarray(dataset.train_y)),
-            steps=most,
+            # An adaptive run may find that it can afford more steps than planned.
+            steps=settings["steps"] * (4 if schedule.is_adaptive else 1),
             evaluate=training.accuracy(network.logits, dataset.test_x, dataset.test_y),
             evaluate_every=settings["evaluate_every"],
             interrupted=interrupted,
@@ -131,33 +129,27 @@ def run(
                 outcome, budget, delta=settings["delta"], data=description, settings=settings, seeded=seed is not None
             )
             files = training.write_report(report, folder, budget.filter, durably)
+        stopped = interrupted()
     if as_json:
-        say_json({**report, "files": [str(file) for file in files]})
-        return
+        click.echo(json_text({**report, "files": [str(file) for file in files]}))
+        return stopped
     click.echo(training.table(report, verbose))
     if not verbose:
         click.echo("why, and the numbers that are not to be reported: report.md, or --verbose")
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
+    return stopped
 
 
-def _planned(settings: Fields, size: int) -> training.Budget:
-    target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
-    if settings["filter"] == "menu":
-        target |= {name: settings[name] for name in ("sampling", "largest", "physical_batch")} | {"size": size}
-    return training.plan_budget(settings["filter"], settings["schedule"], **target)
-
-
-def _introduce(
-    data: Mapping[str, object], settings: Fields, budget: training.Budget, seed: int | None, as_json: bool, quiet: bool
-) -> None:
-    say = partial(click.echo, err=as_json)  # JSON has standard output to itself
+def _introduced(
+    data: Mapping[str, object], settings: Fields, budget: training.Budget, seed: int | None, quiet: bool
+) -> Iterator[str]:
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
     noise = f"{sigmas[0]:.4g}" if len(set(sigmas)) == 1 else f"{max(sigmas):.4g} to {min(sigmas):.4g}"
-    say(
+    yield (
         f"{data['name']} ({data['source']}): {data['training_examples']} private training examples, "
         f"{data['held_out_examples']} held-out examples treated as public (and the number of both)"
     )
-    say(
+    yield (
         f"{settings['model']} network, {settings['filter']} filter, epsilon {settings['epsilon']:g} "
         f"at delta {settings['delta']:g}, {settings['schedule']} schedule: {settings['steps']} steps "
         f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
@@ -165,23 +157,18 @@ def _introduce(
     if budget.sampler is not None:
         drawn = budget.sampler
         epochs = f", {drawn.steps} batches an epoch" if drawn.steps > 1 else ""
-        say(f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}")
+        yield f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}"
     if not budget.filter.guarantee.is_bound:
-        say("this filter's guarantee is asymptotic, not a bound: --filter sampled_gaussian is rigorous")
-        if min(sigmas) < _TRUSTED_SIGMA:
-            say(
-                f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
-                "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
-            )
+        yield "this filter's guarantee is asymptotic, not a bound: --filter sampled_gaussian is rigorous"
         if budget.schedule.levels:
             with progress("worst case", quiet):
                 found = true_cost(budget.filter, budget.schedule.menu(), clipped=True, delta=settings["delta"])
             worst = found.epsilon(settings["delta"])
-            say(
+            yield (
                 "certified: the worst that choosing among this schedule's steps by earlier results can cost is epsilon "
                 f"{rounded_down(float(worst.lower))} to {rounded_up(float(worst.upper))}"
             )
     if budget.note:
-        say(budget.note)
+        yield budget.note
     if seed is not None:
-        say("reproducible run: not private to anyone who knows the seed")
+        yield "reproducible run: not private to anyone who knows the seed"

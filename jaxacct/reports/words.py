@@ -15,7 +15,6 @@ UNCHECKED = (
 )
 _OTHERS = {
     "filter": "the filter's own number",
-    "renyi": "the steps that were taken, added up as Rényi divergences at the best order",
     "pld": "the steps that were taken, composed as if they had been fixed in advance (by PLD)",
 }
 

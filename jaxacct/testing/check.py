@@ -122,7 +122,9 @@ class _Check:
 
     def answer(self, pairs: list[Neighbours], replaced: float) -> Checked:
         self.repeats()
-        self.told()
+        if told := ", ".join(sorted(self.found.told)):
+            says = "private values go to a callback (a print, perhaps): show the host releases only"
+            self.add("output", "", f"{says}; the callback is in {told}")
         for leak in noise_leaks(self.program, self.data, self.keys, self.spread.variances):
             self.leaks.setdefault((leak.kind, leak.where), leak)
         self.open = [place for place, path in enumerate(self.program.paths) if not self.is_told(place, path)]
@@ -144,12 +146,6 @@ class _Check:
         )
         names = tuple(pair.name for pair in pairs)
         return Checked(critical, rest, self.moved, len(self.found.cuts), names, tuple(unseen))
-
-    def told(self) -> None:
-        """Whether the step tells the host of private values while it runs."""
-        if self.found.told:
-            says = "private values go to a callback (a print, perhaps): show the host releases only"
-            self.add("output", "", f"{says}; the callback is in {', '.join(sorted(self.found.told))}")
 
     def repeats(self) -> None:
         """Whether the step is one program, and the replay computes what it computes."""

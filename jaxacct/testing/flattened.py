@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.extend.core as core
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from jaxacct._types import PyTree
+from jaxacct import _jaxprs
+from jaxacct._types import Fields, PyTree
 
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"}
+_CALLS = _jaxprs.CALLS | {"custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"}
 _MOST_ROUNDS = 256  # of a loop that is written out
 
 
-def flattened(function: Callable[..., Any], *arguments: Any) -> tuple[core.ClosedJaxpr, Any]:
+def flattened(function: Callable[..., PyTree], *arguments: PyTree) -> tuple[core.ClosedJaxpr, PyTree]:
     """``function`` of ``arguments`` as a jaxpr without calls, and the shapes of what it returns.
 
     Conditions and scans that draw normal noise are written out, so that no noise is hidden in an operation: of a
@@ -25,36 +26,26 @@ def flattened(function: Callable[..., Any], *arguments: Any) -> tuple[core.Close
         ValueError: noise in a loop of unknown length, or in a scan of more than 256 rounds.
     """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    flat = jax.make_jaxpr(lambda *leaves: _opened(traced.jaxpr, traced.consts, *leaves))(*jax.tree.leaves(arguments))
+    flat = jax.make_jaxpr(lambda *leaves: _opened(traced, leaves))(*jax.tree.leaves(arguments))
     jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)  # draws that nobody uses
     return core.ClosedJaxpr(jaxpr, flat.consts), shapes
 
 
-def _opened(jaxpr: Any, consts: Any, *values: Any) -> list[Any]:
-    found: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
-
-    def read(atom: core.Var | core.Literal) -> PyTree:
-        return atom.val if isinstance(atom, core.Literal) else found[atom]
-
-    for equation in jaxpr.eqns:
-        results = _results(equation, [read(atom) for atom in equation.invars])
-        found.update(zip(equation.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+def _opened(program: core.ClosedJaxpr, values: Sequence[PyTree]) -> list[Any]:
+    return _jaxprs.run(program, values, _results)
 
 
-def _results(equation: core.JaxprEqn, values: list[jax.Array]) -> list[Any]:
-    name, params = equation.primitive.name, equation.params
+def _results(equation: core.JaxprEqn, values: list[PyTree]) -> list[Any]:
+    name, params, programs = equation.primitive.name, equation.params, list(_jaxprs.inside(equation))
     if name in _CALLS:
-        inner = params.get("jaxpr", params.get("call_jaxpr"))
-        closed = isinstance(inner, core.ClosedJaxpr)
-        return _opened(inner.jaxpr, inner.consts, *values) if closed else _opened(inner, [], *values)
-    if not any(_draws_noise(inner) for inner in _inside(params)):
-        return evaluated(equation, values)
+        return _opened(programs[0], values)
+    if not any(_draws_noise(program.jaxpr) for program in programs):
+        return _jaxprs.evaluated(equation, values)
     if name == "cond":
         which, *rest = values
-        branches = [_opened(branch.jaxpr, branch.consts, *rest) for branch in params["branches"]]
-        if which.dtype != bool and len(branches) == 2:
+        if which.dtype != bool and len(programs) == 2:
             which = which.astype(bool)
+        branches = (_opened(branch, rest) for branch in programs)
         return [jax.lax.select_n(which, *results) for results in zip(*branches, strict=True)]
     if name == "scan" and params["length"] <= _MOST_ROUNDS:
         return _unrolled(params, values)
@@ -64,31 +55,15 @@ def _results(equation: core.JaxprEqn, values: list[jax.Array]) -> list[Any]:
     )
 
 
-def _unrolled(params: Any, values: list[Any]) -> list[Any]:
+def _unrolled(params: Fields, values: list[PyTree]) -> list[Any]:
     fixed, carried, length = params["num_consts"], params["num_carry"], params["length"]
     consts, carry, rows = values[:fixed], values[fixed : fixed + carried], values[fixed + carried :]
-    body, kept = params["jaxpr"], [None] * length
+    kept: list[PyTree] = [None] * length
     for number in reversed(range(length)) if params["reverse"] else range(length):
         row = [jax.lax.index_in_dim(leaf, number, keepdims=False) for leaf in rows]
-        results = _opened(body.jaxpr, body.consts, *consts, *carry, *row)
+        results = _opened(params["jaxpr"], [*consts, *carry, *row])
         carry, kept[number] = results[:carried], results[carried:]
     return [*carry, *(jax.lax.concatenate([x[None] for x in leaf], 0) for leaf in zip(*kept, strict=True))]
-
-
-def evaluated(equation: core.JaxprEqn, values: list[jax.Array]) -> list[Any]:
-    """The results of one operation."""
-    found = equation.primitive.get_bind_params(equation.params)
-    functions, params = found if isinstance(found, tuple) else ((), found)  # a pair until JAX 0.9
-    with equation.ctx.manager:  # its precision
-        results = equation.primitive.bind(*functions, *values, **params)
-    return list(results) if equation.primitive.multiple_results else [results]
-
-
-def _inside(params: dict[str, object]) -> Iterator[Any]:
-    for value in params.values():
-        for inner in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(inner, core.ClosedJaxpr | core.Jaxpr):
-                yield getattr(inner, "jaxpr", inner)
 
 
 def _draws_noise(jaxpr: core.Jaxpr) -> bool:
@@ -98,4 +73,4 @@ def _draws_noise(jaxpr: core.Jaxpr) -> bool:
 
 def _names(jaxpr: core.Jaxpr) -> set[str]:
     found = {equation.primitive.name for equation in jaxpr.eqns}
-    return found.union(*(_names(inner) for equation in jaxpr.eqns for inner in _inside(equation.params)))
+    return found.union(*(_names(inner.jaxpr) for equation in jaxpr.eqns for inner in _jaxprs.inside(equation)))

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct import _jaxprs
 from jaxacct._types import PyTree
-from jaxacct.testing.flattened import evaluated, flattened
+from jaxacct.testing.flattened import flattened
 from jaxacct.testing.releases import Releases, releases
 
 
@@ -80,32 +81,29 @@ def _replay(
     released: PyTree,
     given: PyTree,
 ) -> tuple[list[Any], ...]:
-    jaxpr = flat.jaxpr
-    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
     number = {source: place for place, source in enumerate(found.sources)}
     place_of = {cut: place for place, cut in enumerate(found.cuts)}
     inputs, normal, consumed = [], [], {"random_bits": [], "random_split": []}
 
-    def read(atom: core.Var | core.Literal) -> PyTree:
-        return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-    for equation in jaxpr.eqns:
-        arguments = [read(atom) for atom in equation.invars]
+    def results(equation: core.JaxprEqn, arguments: list[PyTree]) -> list[Any]:
         if equation.primitive.name in consumed:
             words = jax.random.key_data(arguments[0])
             consumed[equation.primitive.name].append(words.reshape(-1, words.shape[-1]))
-        for out, value in zip(equation.outvars, evaluated(equation, arguments), strict=True):
+        values = _jaxprs.evaluated(equation, arguments)
+        for place, out in enumerate(equation.outvars):
             if out in number:
-                scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, value.dtype)
-                normal.append(value / scale)
-                gain = gains[number[out]].astype(value.dtype)
-                used = jnp.where(signs, jnp.sign(value) * scale, value)
-                value = jnp.where(gain == 0, jnp.zeros_like(value), used * gain)
+                scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, values[place].dtype)
+                normal.append(values[place] / scale)
+                gain = gains[number[out]].astype(scale.dtype)
+                used = jnp.where(signs, jnp.sign(values[place]) * scale, values[place])
+                values[place] = jnp.where(gain == 0, jnp.zeros_like(used), used * gain)
             if out in place_of:
-                inputs.append(value)
-                value = jnp.where(given, released[place_of[out]], value)
-            values[out] = value
-    return [_words(read(atom)) for atom in jaxpr.outvars], inputs, normal, *consumed.values()
+                inputs.append(values[place])
+                values[place] = jnp.where(given, released[place_of[out]], values[place])
+        return values
+
+    outputs = _jaxprs.run(flat, leaves, results)
+    return [_words(value) for value in outputs], inputs, normal, *consumed.values()
 
 
 def _words(value: ArrayLike) -> PyTree:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._types import PyTree
-from jaxacct.filters.base import ExamplesFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
@@ -36,21 +35,15 @@ def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical
     return jax.lax.map(lambda example: global_norm(jax.grad(loss)(params, example)), data, batch_size=physical_batch)
 
 
-def pays_for_each(filter: object) -> bool:
-    """Whether a filter has an account for each example, as `filters.per_example` makes it."""
-    return isinstance(filter, ExamplesFilter)
-
-
 def charged(
-    filter: Any, query: Mechanism, norms: Callable[[], jax.Array], clip_norm: float, accounts: PyTree, size: int
+    filter: Any, query: Mechanism, lengths: jax.Array, clip_norm: ArrayLike, accounts: PyTree, size: int
 ) -> tuple[PyTree, jax.Array]:
     """The accounts after a step, and what each example's clip norm is to be multiplied with, (size,) float32.
 
-    Every example's norm at the current parameters is charged to its own account, sampled or not. A gradient is then
-    clipped to the norm *that was charged*, so that the charge covers it whatever ``norms`` computes. An example with no
+    Every example's length at the current parameters is charged to its own account, sampled or not. A gradient is then
+    clipped to the norm *that was charged*, so that the charge covers it whatever ``lengths`` are. An example with no
     budget left has a factor of 0 and contributes exactly nothing.
     """
-    lengths = norms()
     _validate.real_arrays(accounts=lengths)
     if np.shape(lengths) != (size,):
         raise ValueError(f"accounts must return one norm an example, shape {(size,)}, got {np.shape(lengths)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 from jax.typing import ArrayLike
 
@@ -22,15 +21,17 @@ _MOST_RAISED = 2.0  # at which the search is given up
 
 
 def plan_batches(
-    sampling: str, epsilon: float, delta: float, steps: int, rate: float, size: Any, largest: int | None, piece: int
+    sampling: str, target: tuple[float, float, int, float], size: int | None, largest: int | None, piece: int
 ) -> tuple[Sampler, TableFilter, int]:
     """A sampler of the least noise, the filter that is asked with its mechanism, and the steps in whole runs of it.
 
-    Arguments as in :func:`jaxacct.training.plan_budget`, which has checked the target.
+    ``target`` is (epsilon, delta, steps, rate), which :func:`jaxacct.training.plan_budget` has checked, as it takes the
+    other arguments.
 
     Raises:
         ValueError: no ``size``, bad values (named), or a target that no noise meets.
     """
+    epsilon, delta, steps, rate = target
     if size is None:
         raise ValueError("size must be given for the filter 'menu', got None")
     _validate.whole(size=size, physical_batch=piece)

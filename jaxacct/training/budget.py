@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct._types import PyTree
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
@@ -27,24 +24,11 @@ from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mec
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
-Progress: TypeAlias = Callable[[int, int], object] | None
-Planned: TypeAlias = Callable[[float], Schedule]
-"""From the base multiplier to a schedule."""
-
-_UNITS = {
-    "zcdp": "rho (zCDP)",
-    "approximate_zcdp": "rho (zCDP)",
-    "approximate_dp": "rho (zCDP)",
-    "renyi_any": "Rényi divergence",
-    "gdp_residue": "mu (GDP)",
-}
-FILTERS = ("sampled_gaussian", "closed_form", "renyi", "gdp", "approximate_gdp", "menu", *_UNITS)
-
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _NEAR = 1.2  # of that noise: where a table asks for more, another filter is tried
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e8
-_LOW = 3.0  # order of a divergence
-_ONE_BY_ONE = 20_000  # steps that a residue is computed for
+_COARSE = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512)  # orders of a divergence
+_LOW = 3.0
 
 
 class Budget(NamedTuple):
@@ -78,7 +62,7 @@ def plan_budget(
     size: int | None = None,
     largest: int | None = None,
     physical_batch: int = 256,
-    progress: Progress = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Budget:
     """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
 
@@ -89,9 +73,8 @@ def plan_budget(
         filter: "sampled_gaussian" (a bound, whatever noise and rate a step of the schedule's range has), "closed_form"
             (the same with one closed-form price), "renyi" (a looser bound), "gdp" (everyone in every step, rate 1),
             "approximate_gdp" (asymptotic only: `adversary.true_cost` of it and ``schedule.menu()`` bounds its worst
-            case), "menu" (a bound for ``sampling`` and constant noise), "renyi_any", "gdp_residue" (up to 20,000
-            steps), or at rate 1 "zcdp", "approximate_zcdp" and "approximate_dp". ``-`` may stand for ``_``, here and
-            below. Where no table of "sampled_gaussian" holds the target, the plan is that of the best other bound, and
+            case), or "menu" (a bound for ``sampling`` and constant noise). ``-`` may stand for ``_``, here and below.
+            Where no table of "sampled_gaussian" holds the target, the plan is that of the best other bound, and
             ``note`` says so.
         schedule: "constant", "warmup_decay" or "adaptive".
         epsilon: target, > 0, for `add_or_remove`.
@@ -108,7 +91,7 @@ def plan_budget(
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
     filter, schedule = canonical(filter), canonical(schedule)
-    _validate.one_of(FILTERS, filter=filter)
+    _validate.one_of((*_PLANS, "menu"), filter=filter)
     _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(_validate.positive, epsilon=epsilon)
     _validate.number(_validate.probability, delta=delta)
@@ -118,18 +101,16 @@ def plan_budget(
         if schedule != "constant":
             raise ValueError(f"schedule must be 'constant' for the filter 'menu', got {schedule!r}")
         asked = float(epsilon), float(delta), int(steps), float(rate)
-        sampler, least, count = plan_batches(sampling, *asked, size, largest, physical_batch)
+        sampler, least, count = plan_batches(sampling, asked, size, largest, physical_batch)
         return Budget(least, sampler.schedule(count), "units", sampler)
     for name, value, only in (("sampling", sampling, "poisson"), ("size", size, None), ("largest", largest, None)):
         if value != only:
             raise ValueError(f"{name} is for the filter 'menu', got {value!r:.200} with {filter!r}")
 
-    def planned(sigma: float) -> Schedule:
-        return SCHEDULES[schedule](sigma, rate, steps)
-
-    if filter in _UNITS:
-        return _by_name(filter, planned, epsilon, delta, rate)
-    return _PLANS[filter](planned, epsilon, delta, rate, progress)
+    target = _Target(
+        lambda sigma: SCHEDULES[schedule](sigma, rate, steps), float(epsilon), float(delta), float(rate), progress
+    )
+    return _PLANS[filter](target)
 
 
 def planned_mechanism(schedule: Schedule) -> Composed:
@@ -141,136 +122,129 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     )
 
 
-def _in_advance(planned: Planned, epsilon: float, delta: float) -> float:
-    """The base multiplier with which the plan, fixed in advance, meets the target; no filter admits it with less."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds: this only steers
-        try:
-            found = calibrate(
-                lambda sigma: planned_mechanism(planned(float(sigma))),
-                *(epsilon, delta),
-                bracket=(_LEAST_SIGMA, _MOST_SIGMA),
-                tolerance=1e-3,
-            )
-        except ValueError:
-            raise _too_small(epsilon, delta) from None
-    return float(found.parameter)
+class _Target(NamedTuple):
+    """What a plan has to meet.
+
+    Attributes:
+        planned: from the base multiplier to a schedule.
+        epsilon, delta, rate, progress: as in `plan_budget`.
+    """
+
+    planned: Callable[[float], Schedule]
+    epsilon: float
+    delta: float
+    rate: float
+    progress: Callable[[int, int], object] | None
+
+    def in_advance(self) -> float:
+        """The base multiplier with which the plan, fixed in advance, meets the target; no filter admits it with less.
+
+        Raises:
+            ValueError: not even the most noise fits.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds: this only steers
+            try:
+                found = calibrate(
+                    lambda sigma: planned_mechanism(self.planned(float(sigma))),
+                    *(self.epsilon, self.delta),
+                    bracket=(_LEAST_SIGMA, _MOST_SIGMA),
+                    tolerance=1e-3,
+                )
+            except ValueError:
+                raise self.too_small() from None
+        return float(found.parameter)
+
+    def least_noise(
+        self,
+        fits: Callable[[Schedule], bool],
+        precision: float = 1e-6,
+        ends: tuple[float, float] = (_LEAST_SIGMA, _MOST_SIGMA),
+    ) -> Schedule:
+        """The plan with the smallest base multiplier between ``ends`` that fits, by bisection of its logarithm."""
+        low, high = map(math.log, ends)
+        if not fits(self.planned(math.exp(high))):
+            raise self.too_small()
+        if fits(self.planned(math.exp(low))):
+            return self.planned(math.exp(low))
+        while high - low > precision:
+            middle = (low + high) / 2
+            low, high = (low, middle) if fits(self.planned(math.exp(middle))) else (middle, high)
+        return self.planned(math.exp(high))
+
+    def too_small(self) -> ValueError:
+        """The error of a target that no noise meets."""
+        return ValueError(
+            f"epsilon must be larger for this many steps at delta {self.delta:g}, got {self.epsilon:g}: not even noise "
+            f"{_MOST_SIGMA:g} fits"
+        )
 
 
-def _too_small(epsilon: float, delta: float) -> ValueError:
-    return ValueError(
-        f"epsilon must be larger for this many steps at delta {delta:g}, got {epsilon:g}: not even noise "
-        f"{_MOST_SIGMA:g} fits"
-    )
-
-
-def _sampled_gaussian(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
-    floor = _in_advance(planned, epsilon, delta)
-    found, least = None, planned(floor).planned[0][0]
+def _sampled_gaussian(target: _Target) -> Budget:
+    floor = target.in_advance()
+    found, least = None, target.planned(floor).planned[0][0]
     try:
-        found = _of_a_range(filters.sampled_gaussian, planned, floor, epsilon, delta, progress)
+        found = _of_a_range(filters.sampled_gaussian, target, floor)
         if found.schedule.planned[0][0] <= _NEAR * least:
             return found
     except (ValueError, ArithmeticError):  # the table cannot hold such a target
         pass
-    name, plan = ("gdp", _gdp) if rate == 1 else ("renyi", _renyi)
+    name, plan = ("gdp", _gdp) if target.rate == 1 else ("renyi", _renyi)
     try:
-        other = plan(planned, epsilon, delta, rate, None)
+        other = plan(target)
     except ValueError:  # no order holds it
         other = None
     best = min((one for one in (found, other) if one), key=lambda one: one.schedule.planned[0][0], default=None)
     if best is None:
         raise ValueError(
-            f"epsilon {epsilon:g} at delta {delta:g} has no plan for {planned(1.0).steps} steps that a filter holds: "
-            f"fixed in advance they take noise {floor:.4g}; take a larger delta, or constant noise and "
-            "jaxacct.calibrate, without a filter"
+            f"epsilon {target.epsilon:g} at delta {target.delta:g} has no plan for {target.planned(1.0).steps} steps "
+            f"that a filter holds: fixed in advance they take noise {floor:.4g}; take a larger delta, or constant "
+            "noise and jaxacct.calibrate, without a filter"
         )
     more = f"{100 * (best.schedule.planned[0][0] / least - 1):.2g} % more noise than the plan fixed in advance"
     if best is found:
         return best._replace(note=f"the table of sampled_gaussian takes {more}: other filters take no less")
     return best._replace(
-        note=f"no table of sampled_gaussian is as good at epsilon {epsilon:g} and delta {delta:g}: the filter is "
-        f"{name}, which takes {more}"
+        note=f"no table of sampled_gaussian is as good at epsilon {target.epsilon:g} and delta {target.delta:g}: the "
+        f"filter is {name}, which takes {more}"
     )
 
 
-def _closed_form(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
-    del rate
-    floor = _in_advance(planned, epsilon, delta)
-    return _of_a_range(filters.closed_form, planned, floor, epsilon, delta, progress)._replace(unit="mean loss")
+def _closed_form(target: _Target) -> Budget:
+    return _of_a_range(filters.closed_form, target, target.in_advance())._replace(unit="mean loss")
 
 
-def _of_a_range(
-    make: Callable[..., Any], planned: Planned, floor: float, epsilon: float, delta: float, progress: Progress
-) -> Budget:
-    plans = [planned(floor / 1.003), planned(floor * _ROOM)]
+def _of_a_range(make: Callable[..., Filter], target: _Target, floor: float) -> Budget:
+    plans = [target.planned(floor / 1.003), target.planned(floor * _ROOM)]
     sigmas, rates = ([pair[i] for plan in plans for pair in plan.levels] for i in range(2))
-    box = make(
-        sigma=(min(sigmas), max(sigmas)), rate=(min(rates), max(rates)), epsilon=epsilon, delta=delta, progress=progress
-    )
+    ranges = {"sigma": (min(sigmas), max(sigmas)), "rate": (min(rates), max(rates))}
+    box = make(**ranges, epsilon=target.epsilon, delta=target.delta, progress=target.progress)
 
     def fits(schedule: Schedule) -> bool:  # below the range a concrete query would be priced by itself
         inside = all(sigma >= min(sigmas) for sigma, _ in schedule.levels)
         return inside and bool(box.update(planned_mechanism(schedule), box.init())[0])
 
-    ends = floor / 1.01, 1.5 * floor
-    return Budget(box, _least_noise(planned, fits, epsilon, delta, precision=1e-5, ends=ends), "units")
+    return Budget(box, target.least_noise(fits, 1e-5, (floor / 1.01, 1.5 * floor)), "units")
 
 
-def _by_name(name: str, planned: Planned, epsilon: float, delta: float, rate: float) -> Budget:
-    """By the filter's own updates; a residue's depend on what is left, step by step."""
-    if rate != 1 and name not in ("renyi_any", "gdp_residue"):
+def _gdp(target: _Target) -> Budget:
+    if target.rate != 1:
         raise ValueError(
-            f"rate must be 1 for the {name} filter (a sampled Gaussian has no zCDP parameter), got {rate:g}: use the "
-            "filter sampled_gaussian"
-        )
-    budget = filters.for_target(name, epsilon, delta)
-    floor = _in_advance(planned, epsilon, delta)
-    if name == "gdp_residue" and planned(floor).steps > _ONE_BY_ONE:
-        raise ValueError(f"steps must be at most {_ONE_BY_ONE} for the gdp_residue filter: use sampled_gaussian")
-
-    def fits(schedule: Schedule) -> bool:
-        if name == "gdp_residue":
-            return _admits_each(budget, schedule)
-        return bool(budget.update(planned_mechanism(schedule), budget.init())[0])
-
-    found = _least_noise(planned, fits, epsilon, delta, precision=1e-4, ends=(floor / 1.01, 1e3 * floor))
-    return Budget(budget, found, _UNITS[name])
-
-
-def _admits_each(budget: Filter, schedule: Schedule) -> bool:
-    """Whether a filter admits every planned step, one after the other."""
-    each = [filters.prepare(step_mechanism(sigma, rate)) for sigma, rate, _ in schedule.planned]
-    queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-    which = np.repeat(np.arange(len(each)), [steps for _, _, steps in schedule.planned])
-
-    def step(state: PyTree, i: PyTree) -> PyTree:
-        admitted, state = budget.update(jax.tree.map(lambda leaf: leaf[i], queries), state)
-        return state, admitted
-
-    return bool(jax.jit(lambda: jax.lax.scan(step, budget.init(), which)[1].all())())
-
-
-def _gdp(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
-    del progress
-    if rate != 1:
-        raise ValueError(
-            f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
+            f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {target.rate:g}: "
             "use --rate 1, or --filter sampled_gaussian"
         )
-    budget = filters.for_target("gdp", epsilon, delta)
+    budget = filters.for_target("gdp", target.epsilon, target.delta)
     # A little short of the budget: steps that are charged one by one round more often than their sum does.
     whole = deflated(float(budget.mu) ** 2, 1e-9)
 
     def fits(schedule: Schedule) -> bool:
         return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= whole
 
-    return Budget(budget, _least_noise(planned, fits, epsilon, delta), "mu (GDP)")
+    return Budget(budget, target.least_noise(fits), "mu (GDP)")
 
 
-def _approximate_gdp(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
-    del rate, progress
-    rates = [rate for _, rate, _ in planned(1.0).planned]
+def _approximate_gdp(target: _Target) -> Budget:
+    rates = [rate for _, rate, _ in target.planned(1.0).planned]
     if not (max(rates) < 0.2 or min(rates) > 0.8):
         wrong = next((rate for rate in rates if 0.2 <= rate <= 0.8), max(rates))
         raise ValueError(
@@ -278,62 +252,42 @@ def _approximate_gdp(planned: Planned, epsilon: float, delta: float, rate: float
             ": use --filter sampled_gaussian between"
         )
     regime = "small" if max(rates) < 0.2 else "large"
-    budget = filters.for_target("approximate_gdp", epsilon, delta, regime=regime)
+    budget = filters.for_target("approximate_gdp", target.epsilon, target.delta, regime=regime)
     whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:
         sigmas, rates, steps = np.transpose(schedule.planned)
         return np.dot(steps, budget._cost(PoissonSampled(Gaussian(sigmas), rates))) <= whole
 
-    plan = _least_noise(planned, fits, epsilon, delta)
-    least, most = (float(end) for end in accounting.epsilon(planned_mechanism(plan), delta))
+    plan = target.least_noise(fits)
+    least, most = (float(end) for end in accounting.epsilon(planned_mechanism(plan), target.delta))
     note = f"the plan itself, fixed in advance, spends epsilon {rounded_down(least)} to {rounded_up(most)} (certified)"
-    if least > epsilon:
+    if least > target.epsilon:
         note += (
-            f", above the target of {epsilon:g}: approximate_gdp is asymptotic, not a bound, and its approximation is "
-            "poor here"
+            f", above the target of {target.epsilon:g}: approximate_gdp is asymptotic, not a bound, and its "
+            "approximation is poor here"
         )
     return Budget(budget, plan, "B", note=note)
 
 
-def _renyi(planned: Planned, epsilon: float, delta: float, rate: float, progress: Progress) -> Budget:
-    del rate, progress
-    coarse = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512]
+def _renyi(target: _Target) -> Budget:
+    def least(orders: Sequence[float], precision: float = 1e-6) -> Schedule:
+        def fits(schedule: Schedule) -> bool:
+            return filters.plan_epsilon(planned_mechanism(schedule), target.delta, orders=orders) <= target.epsilon
 
-    def within(orders: Sequence[float]) -> Callable[[Schedule], bool]:
-        return lambda schedule: filters.plan_epsilon(planned_mechanism(schedule), delta, orders=orders) <= epsilon
+        return target.least_noise(fits, precision)
 
-    rough = _least_noise(planned, within(coarse), epsilon, delta, precision=1e-2)
+    def best(orders: Sequence[float], rough: Schedule) -> float:
+        return filters.plan_order(planned_mechanism(rough), target.delta, orders=orders)
+
     # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
     # more noise.
-    whole = [order for order in ORDERS if order == int(order)]
-    order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
+    order = best([order for order in ORDERS if order == int(order)], least(_COARSE, 1e-2))
     if order <= _LOW:  # of a large epsilon, where fractions near 1 take up to a third less noise
         low = [order for order in ORDERS if order <= _LOW]
-        rough = _least_noise(planned, within(low), epsilon, delta, precision=1e-2)
-        order = filters.plan_order(planned_mechanism(rough), delta, orders=low)
-    chosen = _least_noise(planned, within([order]), epsilon, delta)
-    return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")
-
-
-def _least_noise(
-    planned: Planned,
-    fits: Callable[[Schedule], bool],
-    epsilon: float,
-    delta: float,
-    precision: float = 1e-6,
-    ends: tuple[float, float] = (_LEAST_SIGMA, _MOST_SIGMA),
-) -> Schedule:
-    """The plan with the smallest base multiplier between ``ends`` that fits, by bisection of its logarithm."""
-    low, high = map(math.log, ends)
-    if not fits(planned(math.exp(high))):
-        raise _too_small(epsilon, delta)
-    if fits(planned(math.exp(low))):
-        return planned(math.exp(low))
-    while high - low > precision:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(planned(math.exp(middle))) else (middle, high)
-    return planned(math.exp(high))
+        order = best(low, least(low, 1e-2))
+    budget = filters.renyi(target.epsilon, target.delta, order=order)
+    return Budget(budget, least([order]), f"Rényi divergence of order {order:g}")
 
 
 _PLANS = {

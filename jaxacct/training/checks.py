@@ -50,13 +50,6 @@ def mask(value: ArrayLike) -> jax.Array:
     return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0).astype(bool)
 
 
-def key(**named: object) -> None:
-    """One value is a typed scalar PRNG key."""
-    ((name, value),) = named.items()
-    if not _validate.is_key(value):
-        raise ValueError(f"{name} must be a typed scalar PRNG key, got {type(value).__name__}")
-
-
 def floats(**named: object) -> None:
     """One value is a tree of floating-point arrays, at least one."""
     ((name, value),) = named.items()

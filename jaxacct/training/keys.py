@@ -147,21 +147,23 @@ def check_step_keys(keys: object) -> None:
     _check(keys, StepKeys, "pass training.step_keys(roots, number)")
 
 
-def check_key(key: object) -> None:
-    """Raises ValueError where a pair of keys stands for one, or a key is of another generator than `_GENERATORS`."""
+def check_key(key: jax.Array) -> None:
+    """Raises ValueError unless ``key`` is a typed scalar PRNG key of one of `_GENERATORS`."""
     if isinstance(key, RootKeys | StepKeys):
         raise ValueError(
             f"key must be one key, got {type(key).__name__}: pass the sampling or noise of "
             "training.step_keys(roots, number)"
         )
-    if isinstance(key, jax.Array) and (found := jax.random.key_impl(key)) not in _GENERATORS:
+    if not _validate.is_key(key):
+        raise ValueError(f"key must be a typed scalar PRNG key, got {type(key).__name__}")
+    if (found := jax.random.key_impl(key)) not in _GENERATORS:
         raise ValueError(f"key must be one of the generator {_NAMES}, got one of {found}: {_WHY}")
 
 
 def _check(keys: object, kind: type[RootKeys] | type[StepKeys], instead: str) -> None:
     if not isinstance(keys, kind):
         raise ValueError(f"keys must be {kind.__name__}, got a {type(keys).__name__}: {instead}")
-    held: Any = keys
+    held: tuple[jax.Array, ...] = tuple(keys)
     if not all(_validate.is_key(key) for key in held[:3]) or any(map(np.ndim, held[3:])):
         raise ValueError(f"keys must be {kind.__name__} of typed scalar PRNG keys, got other values: {instead}")
     for found in map(jax.random.key_impl, held[:3]):

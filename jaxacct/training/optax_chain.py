@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,10 @@ from jaxacct.training import checks as _check
 from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.clipping import add_clipped, global_norm
 from jaxacct.training.gradients.fixed_point import FixedPointSum
-from jaxacct.training.gradients.noise import add_gaussian_noise, noise_length, usable_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, unit_of
+from jaxacct.training.gradients.noise import noise_length, usable_sigma
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, check_clip, unit_of
 from jaxacct.training.keys import RootKeys, check_roots, step_keys
+from jaxacct.training.release import averaged
 from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_clipped
 
@@ -112,9 +113,7 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_roots(keys)
-    moving = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
-    first_norm: Any = clip_norm if moving is None else moving.norm
-    _validate.scalar(_check.clip_norms, clip_norm=first_norm)
+    check_clip(clip_norm)
     _validate.whole(size=size)
     then = optax.identity() if then is None else then
     _validate.methods("init", "update", then=then)
@@ -169,17 +168,17 @@ def filtered_aggregate(
 
         def take() -> tuple[PyTree, FilteredAggregateState]:
             total, released = updates, state.released
-            clip = clip_norm if moving is None else moving.at(released.clip_norm)
+            clip = clip_norm.at(released.clip_norm) if isinstance(clip_norm, AdaptiveClip) else clip_norm
             if not summed:
                 mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
                 start = fixed_point.empty_sum(added_by_each(clip, shapes), rows)
                 total = add_clipped(start, updates, mask, clip, clip_scale=scale)
-            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, unit_of(clip))
             expected = state.rate * jnp.float32(size)
+            mean = averaged(step_keys(state.keys, state.step).noise, total, state.sigma, clip, expected)
             if isinstance(clip, AdaptiveClip):
-                release, count = release
-                released = released._replace(clip_norm=clip.moved(count / expected).norm)
-            mean = jax.tree.map(lambda leaf, like: (leaf / expected).astype(like.dtype), release, shapes)
+                mean, following = mean
+                released = released._replace(clip_norm=following.norm)
+            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, shapes)
             noise_norm = noise_length(shapes, state.sigma, state.rate, unit_of(clip), size)
             released = released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             if accuracy is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 from jaxacct._types import Fields
 
 _KINDS = (ValueError, OSError)
+Told = TypeVar("Told")
 
 
 def from_first(data: bytes) -> bytes:
@@ -40,7 +41,7 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def led(action: Callable[[], Any]) -> Any:
+def led(action: Callable[[], Told]) -> Told:
     """What ``action()`` returns, JSON, in process 0, the only one that runs it; what it raises is raised in all."""
     if jax.process_count() == 1:
         return action()

@@ -12,6 +12,7 @@ from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
+from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.gradients.noise import add_gaussian_noise, check_sigma
 from jaxacct.training.gradients.quantile_clip import AdaptiveClip, unit_of
 from jaxacct.training.keys import StepKeys, check_step_keys
@@ -74,8 +75,7 @@ def noisy_gradient(
     loss = _check.scalar_loss(loss, has_aux)
     count = number_of(data)
     _validate.whole(size=count if size is None else size)
-    bound = unit_of(clip_norm)
-    _check.clip_norms(clip_norm=bound)
+    _check.clip_norms(clip_norm=unit_of(clip_norm))
     if np.ndim(clip_scale) == 0:
         _validate.number(_validate.rate, clip_scale=clip_scale)
     if sampler is None:
@@ -100,7 +100,14 @@ def noisy_gradient(
         sample, arrays = sampler.draw(keys.run, keys.number), jax.tree.map(jnp.asarray, data)
         total = gradient_sum_of_sample(loss, params, arrays, sample, clip_norm, clip_scale=clip_scale)
         sigma, expected = sampler.noise_multiplier, jnp.float32(sampler.expected)
-    release = add_gaussian_noise(keys.noise, total, sigma, bound)
+    return averaged(keys.noise, total, sigma, clip_norm, expected)
+
+
+def averaged(
+    key: jax.Array, total: FixedPointSum, sigma: ArrayLike, clip_norm: ArrayLike | AdaptiveClip, expected: jax.Array
+) -> PyTree:
+    """A sum with its noise over the ``expected`` size of the sample; a pair, as `noisy_gradient` returns one."""
+    release = add_gaussian_noise(key, total, sigma, unit_of(clip_norm))
     mean = jax.tree.map(lambda leaf: leaf / expected, release)
     return (mean[0], clip_norm.moved(mean[1])) if isinstance(clip_norm, AdaptiveClip) else mean
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from jaxacct._types import Fields
+from jaxacct._types import Array, Fields
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.ledger import canonical
 from jaxacct.mechanisms.base import Mechanism
@@ -25,7 +24,7 @@ class Runs:
     mechanism: Mechanism
     steps: int
 
-    def begins(self, step: Any) -> Any:
+    def begins(self, step: Array | int) -> Array | bool:
         """Whether step ``step``, from 0, is the first of a run."""
         return step % self.steps == 0
 
@@ -33,7 +32,7 @@ class Runs:
         """How many runs so many steps begin: one that was stopped within counts as a whole one."""
         return -(-steps // self.steps)
 
-    def query(self, filter: object) -> Any:
+    def query(self, filter: object) -> Mechanism | int:
         """What ``filter`` is asked of a run: position 0 of a menu that holds the mechanism alone, or the mechanism.
 
         Raises:

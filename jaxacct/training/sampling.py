@@ -98,7 +98,6 @@ def draw_lanes(key: jax.Array | None, size: int, piece: int) -> jax.Array:
     """
     if key is None:
         return jnp.arange(size, dtype=jnp.uint32) % jnp.uint32(piece)
-    _check.key(key=key)
     check_key(key)
     return jax.random.bits(key, (size,), jnp.uint32) % jnp.uint32(piece)
 

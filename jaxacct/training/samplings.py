@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._types import Array
 from jaxacct.mechanisms import (
     Gaussian,
     PoissonSampled,
@@ -98,14 +97,14 @@ def _permuted(key: jax.Array, size: int) -> jax.Array:
     return jax.lax.while_loop(tied, again, again((key,)))[3]
 
 
-def _poisson(mechanism: Any, size: int) -> Draw:
+def _poisson(mechanism: PoissonSampled, size: int) -> Draw:
     rate = _below(mechanism.rate)
     return Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, float(rate) * size)
 
 
-def _truncated(mechanism: Any, size: int) -> Draw:
+def _truncated(mechanism: TruncatedPoisson, size: int) -> Draw:
     _check_size(size, "records", mechanism.records)
-    rate, largest = _below(mechanism.rate), int(mechanism.largest)
+    rate, largest = _below(mechanism.rate), _whole(mechanism.largest)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
         coins, order = jax.random.split(key)
@@ -118,20 +117,20 @@ def _truncated(mechanism: Any, size: int) -> Draw:
     return Draw(places, largest, float(rate) * size)
 
 
-def _without_replacement(mechanism: Any, size: int) -> Draw:
+def _without_replacement(mechanism: SampledWithoutReplacement, size: int) -> Draw:
     _check_size(size, "dataset_size", mechanism.dataset_size)
-    batch = int(mechanism.sample_size)
+    batch = _whole(mechanism.sample_size)
     return Draw(lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _with_replacement(mechanism: Any, size: int) -> Draw:
+def _with_replacement(mechanism: SampledWithReplacement, size: int) -> Draw:
     _check_size(size, "records", mechanism.records)
-    batch = int(mechanism.batch)
+    batch = _whole(mechanism.batch)
     return Draw(lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _allocated(mechanism: Any, size: int) -> Draw:
-    batches, participations = int(mechanism.batches), int(mechanism.participations)
+def _allocated(mechanism: RandomAllocation, size: int) -> Draw:
+    batches, participations = _whole(mechanism.batches), _whole(mechanism.participations)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[None, jax.Array]:
         # Floyd's algorithm: a uniform set of k batches for every example.
@@ -147,8 +146,8 @@ def _allocated(mechanism: Any, size: int) -> Draw:
     return Draw(places, size, size * participations / batches, steps=batches)
 
 
-def _shuffled(mechanism: Any, size: int) -> Draw:
-    batches = int(mechanism.batches)
+def _shuffled(mechanism: Shuffled, size: int) -> Draw:
+    batches = _whole(mechanism.batches)
     batch = -(-size // batches)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -158,15 +157,19 @@ def _shuffled(mechanism: Any, size: int) -> Draw:
     return Draw(places, batch, size / batches, steps=batches)
 
 
-def _below(rate: Array) -> np.float32:
+def _below(rate: ArrayLike) -> np.float32:
     """The largest float32 that is no larger: a smaller rate costs no more."""
-    found = np.float32(rate)
-    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
+    wide = float(np.asarray(rate))
+    return found if (found := np.float32(wide)) <= wide else np.nextafter(found, np.float32(0.0))
 
 
-def _check_size(size: int, name: str, records: Any) -> None:
-    if int(records) != size:
-        raise ValueError(f"size must be the {name} of the mechanism, {int(records)}, got {size}")
+def _whole(value: ArrayLike) -> int:
+    return int(np.asarray(value))
+
+
+def _check_size(size: int, name: str, records: ArrayLike) -> None:
+    if _whole(records) != size:
+        raise ValueError(f"size must be the {name} of the mechanism, {_whole(records)}, got {size}")
 
 
 def _batch(rate: float, records: int) -> int:

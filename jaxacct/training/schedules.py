@@ -19,6 +19,8 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled
 __all__ = ["ReleasedValues", "Schedule", "adaptive", "constant", "warmup_decay"]
 
 _STAIRS = 16
+_LOWEST, _HIGHEST = -2, 4  # levels of adaptive noise, four an octave
+_GAIN = 0.002  # of accuracy, that counts as progress
 
 
 class ReleasedValues(NamedTuple):
@@ -127,50 +129,37 @@ def warmup_decay(sigma: float, rate: float, steps: int) -> Schedule:
     return _fixed(parts)
 
 
-def adaptive(
-    sigma: float,
-    rate: float,
-    steps: int,
-    *,
-    more_noise: int = 4,
-    less_noise: int = 2,
-    per_octave: int = 4,
-    gain: float = 0.002,
-) -> Schedule:
+def adaptive(sigma: float, rate: float, steps: int) -> Schedule:
     """Noise that reacts to releases: more of it while held-out accuracy climbs, less when progress stalls.
 
-    The multiplier is sigma * 2^(level / per_octave) with a whole level in [-less_noise, more_noise], starting
-    at 2 (or more_noise, if that is less): with the defaults, from 0.7 to 2 times ``sigma``. After each evaluation of
-    the (public) held-out accuracy the level goes up by one if the best accuracy so far was beaten by more
-    than ``gain``, down by one if not; it also goes down when the noisy gradient is no longer than its noise
-    alone would be (within 5 %), because such a step learns nothing. The number of steps is the filter's to
+    The multiplier is sigma * 2^(level / 4) with a whole level from -2 to 4, starting at 2: from 0.7 to 2 times
+    ``sigma``. After each evaluation of the (public) held-out accuracy the level goes up by one if the best accuracy so
+    far was beaten by more than 0.002, down by one if not; it also goes down when the noisy gradient is no longer than
+    its noise alone would be (within 5 %), because such a step learns nothing. The number of steps is the filter's to
     decide.
 
     Raises:
-        ValueError: as :func:`constant`, or more_noise, less_noise or per_octave below 1.
+        ValueError: as :func:`constant`.
     """
     check_plan(sigma, rate, steps)
-    _validate.count(more_noise=more_noise, less_noise=less_noise, per_octave=per_octave)
-    table = np.array(
-        [least_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
-    )
+    table = np.array([least_float32(sigma * 2.0 ** (level / 4)) for level in range(_LOWEST, _HIGHEST + 1)], np.float32)
     share = np.float32(rate)
 
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
-        return jnp.int32(min(2, more_noise)), jnp.float32(-jnp.inf), jnp.int32(0)
+        return jnp.int32(2), jnp.float32(-jnp.inf), jnp.int32(0)
 
     def propose(step: jax.Array, state: PyTree, released: ReleasedValues) -> tuple[jax.Array, jax.Array, PyTree]:
         del step
         level, best, seen = state
         fresh = released.evaluations > seen
-        better = released.accuracy > best + jnp.float32(gain)
+        better = released.accuracy > best + jnp.float32(_GAIN)
         drowned = released.gradient_norm <= jnp.float32(1.05) * released.noise_norm
         move = jnp.where(better, 1, -1) - jnp.where(drowned & better, 1, 0)
-        level = jnp.where(fresh, jnp.clip(level + move, -less_noise, more_noise), level).astype(jnp.int32)
+        level = jnp.where(fresh, jnp.clip(level + move, _LOWEST, _HIGHEST), level).astype(jnp.int32)
         best = jnp.where(fresh & (released.accuracy > best), released.accuracy, best)
-        return jnp.asarray(table)[level + less_noise], jnp.asarray(share), (level, best, released.evaluations)
+        return jnp.asarray(table)[level - _LOWEST], jnp.asarray(share), (level, best, released.evaluations)
 
-    planned = ((float(table[less_noise]), float(share), steps),)
+    planned = ((float(table[-_LOWEST]), float(share), steps),)
     levels = tuple((float(sigma), float(share)) for sigma in table)
     return Schedule(init, propose, planned, is_adaptive=True, full_batch=rate == 1, levels=levels)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._files import as_path, sync_folder
+from jaxacct._files import as_path, sync_folder, to_disk
 from jaxacct._types import PyTree
 from jaxacct.selection import PrivateSelection
 from jaxacct.training.durable_runs.journal import Journal
@@ -81,8 +81,8 @@ def best_of(
     with contextlib.closing(Journal(folder / "journal")) as journal:
         if not (records := list(journal.records)):
             random = np.random.default_rng(int.from_bytes(os.urandom(32), "little"))
-            law: Any = selection.counts()[()]
-            choices = random.integers(len(candidates), size=law.draw(random)).tolist()
+            number = selection.counts().item().draw(random)
+            choices = random.integers(len(candidates), size=number).tolist()
             records = [{"kind": "search", "asked": asked, "choices": choices}]
             journal.append(records[0])
             journal.sync()
@@ -115,6 +115,6 @@ def _write(path: Path, leaves: list[ArrayLike]) -> None:
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         np.savez(file, *map(np.asarray, leaves))
         file.flush()
-        os.fsync(file.fileno())
+        to_disk(file.fileno())
     part.replace(path)
     sync_folder(path.parent)

@@ -91,13 +91,10 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: b
         raise
     arrays = jax.tree.map(_as_held, data)
     counts = _agreed(arrays, size, own)
+    counts, held = (counts, held) if own else ([size], [len(devices)])
     # Every device has as many places, whoever brings the rows.
-    each = max(-(-count // of) for count, of in zip(counts, held, strict=True)) if own else -(-size // len(devices))
-    blocks = (
-        tuple((count, each * of) for count, of in zip(counts, held, strict=True))
-        if own
-        else ((size, each * len(devices)),)
-    )
+    each = max(-(-count // of) for count, of in zip(counts, held, strict=True))
+    blocks = tuple((count, each * of) for count, of in zip(counts, held, strict=True))
     mesh = Mesh(np.array(devices), (AXIS,))
     split, places = NamedSharding(mesh, P(AXIS)), blocks[jax.process_index() if own else 0][1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,21 +12,21 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._types import PyTree
+from jaxacct._types import Fields, PyTree
 from jaxacct.filters import Filter, Reason
 from jaxacct.filters.amounts import outward
-from jaxacct.filters.base import LastStepFilter, ReasonFilter
+from jaxacct.filters.base import ExamplesFilter, LastStepFilter, ReasonFilter
 from jaxacct.filters.described import word_of
 from jaxacct.filters.marks import belongs, hashed, mark_of, row_of
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
-from jaxacct.training.accounts import charged, gradient_norms, pays_for_each
+from jaxacct.training.accounts import charged, gradient_norms
 from jaxacct.training.checks import Loss
 from jaxacct.training.gradients.clipping import global_norm
 from jaxacct.training.gradients.noise import noise_length, usable_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, check_clip, unit_of
 from jaxacct.training.keys import step_keys
-from jaxacct.training.release import check_sampler, noisy_gradient
+from jaxacct.training.release import noisy_gradient
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.schedules import Schedule
 from jaxacct.training.selection import select
@@ -119,13 +119,11 @@ def make_step(
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    moving = clip_norm if isinstance(clip_norm, AdaptiveClip) else None
-    first_norm: Any = clip_norm if moving is None else moving.norm
-    _validate.scalar(_check.clip_norms, clip_norm=first_norm)
+    check_clip(clip_norm)
     _validate.whole(physical_batch=physical_batch)
     _validate.truth(donate=donate)
-    each = pays_for_each(filter)
-    if moving is not None and each:
+    each = isinstance(filter, ExamplesFilter)
+    if isinstance(clip_norm, AdaptiveClip) and each:
         raise ValueError("clip_norm must be one number for a filter with an account for each example: counts cost too")
     if accounts is not None:
         _validate.function(accounts=accounts)
@@ -135,6 +133,7 @@ def make_step(
         _validate.whole(size=size)
     if sampler is not None:
         _check_sampled(sampler, schedule, each)
+    norms = accounts or (lambda params, data: gradient_norms(loss, params, data, physical_batch=physical_batch))
     # With a sampler, of the filter too: another one's fresh account has not paid for the epoch that batches are from.
     mark = _COINS if sampler is None else _mark(sampler, filter)
 
@@ -162,49 +161,28 @@ def make_step(
         report = StepReport(admitted, sigma, rate, scale, jnp.float32(0.0), *budget, reason)
         return Proposal(report, after, schedule_state)
 
-    def move(state: TrainState, proposal: Proposal, data: object, clip_norm: Any) -> tuple[PyTree, PyTree]:
-        """What `noisy_gradient` returns, and the filter's state."""
-        report, keys = proposal.report, step_keys(state.keys, state.step)
-        if sampler is not None:
-            gradient = noisy_gradient(loss, state.params, data, keys, clip_norm=clip_norm, sampler=sampler)
-            return gradient, proposal.filter_state
-        after, scale = proposal.filter_state, report.clip_scale
-        if each:
-            norms = accounts or (lambda p, d: gradient_norms(loss, p, d, physical_batch=physical_batch))
-            query, rows = schedule.query(report.sigma, report.rate), number_of(data)
-            after, scale = charged(filter, query, lambda: norms(state.params, data), clip_norm, after, rows)
-        gradient = noisy_gradient(
-            loss,
-            state.params,
-            data,
-            keys,
-            sigma=report.sigma,
-            rate=report.rate,
-            clip_norm=clip_norm,
-            clip_scale=scale,
-            physical_batch=physical_batch,
-            full_batch=schedule.full_batch,
-            size=size,
-        )
-        return gradient, after
-
     def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
-        if sampler is not None:
-            check_sampler(sampler, data)
         rows, report = number_of(data), proposal.report
         if each and rows != (held := getattr(filter, "examples", rows)):
             raise ValueError(f"data must hold one row for each of the filter's {held} accounts, got {rows} rows")
         public = rows if size is None else size
+        coins: Fields = {"sigma": report.sigma, "rate": report.rate, "full_batch": schedule.full_batch, "size": size}
+        drawn: Fields = coins | {"physical_batch": physical_batch} if sampler is None else {"sampler": sampler}
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            bound: Any = clip_norm
-            released, clip = state.released, moving and moving.at(state.released.clip_norm)
-            gradient, after = move(state, proposal, data, clip or clip_norm)
-            if clip is not None:
+            after, scale, released, clip = proposal.filter_state, report.clip_scale, state.released, clip_norm
+            if each:
+                query = schedule.query(report.sigma, report.rate)
+                after, scale = charged(filter, query, norms(state.params, data), unit_of(clip_norm), after, rows)
+            if isinstance(clip_norm, AdaptiveClip):
+                clip = clip_norm.at(released.clip_norm)
+            keys = step_keys(state.keys, state.step)
+            gradient = noisy_gradient(loss, state.params, data, keys, clip_norm=clip, clip_scale=scale, **drawn)
+            if isinstance(clip_norm, AdaptiveClip):
                 gradient, following = gradient
-                bound, released = clip.bound, released._replace(clip_norm=following.norm)
+                released = released._replace(clip_norm=following.norm)
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
-            noise_norm = noise_length(state.params, report.sigma, report.rate, bound, public)
+            noise_norm = noise_length(state.params, report.sigma, report.rate, unit_of(clip), public)
             moved = state._replace(
                 params=params,
                 opt_state=opt_state,
@@ -267,7 +245,7 @@ def updated(
     return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
 
 
-def ask_clipped(filter: Filter, query: Mechanism, state: PyTree) -> tuple[jax.Array, PyTree, jax.Array]:
+def ask_clipped(filter: Filter, query: Mechanism | int, state: PyTree) -> tuple[jax.Array, PyTree, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal.
 
     A filter without ``update_clipped`` admits whole steps only, whose factor is 1.

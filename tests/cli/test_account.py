@@ -186,8 +186,8 @@ def test_epochs_that_are_drawn_as_a_whole_have_options(capsys):
     found = json.loads(_run(capsys, *run, "--json")[1])
     assert found["epsilon"]["upper"] == float(jaxacct.epsilon(jaxacct.RandomAllocation(noise, 8), 1e-5, steps=3).upper)
     for arguments, message in (
-        (["--rate", "0.1"], "a way to sample by itself"),
-        (["--shuffled", "--participations", "2"], "not --shuffled"),
+        (["--rate", "0.1"], "--rate and --batches do not go together"),
+        (["--shuffled", "--participations", "2"], "--participations and --shuffled do not go together"),
         (["--participations", "9"], "participations must be at most batches"),
     ):
         code, _, err = _run(capsys, "delta", *base, "--epsilon", "1", *arguments)

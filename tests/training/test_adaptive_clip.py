@@ -64,13 +64,11 @@ def test_gradient_and_count_have_the_noise_of_andrew_and_others():
     assert exact[0] ** -2 + (2 * exact[1]) ** -2 == pytest.approx(SIGMA**-2)
 
 
-def test_a_refused_step_leaves_the_norm_where_it_was_and_bounds_hold_it():
+def test_a_refused_step_leaves_the_norm_where_it_was():
     query = filters.gdp(2.5 / SIGMA)  # six steps with everybody
     norms = [float(state.released.clip_norm) for state in run(training.adaptive_clip(0.5, start=9.0), 8, query, 1.0)]
     assert norms[0] == 0.0
     assert norms[1] > norms[2] > norms[6] == norms[7] == norms[8] > 0
-    held = run(training.adaptive_clip(0.5, start=9.0, within=(8.9, 10.0)), 3)[-1]
-    assert float(held.released.clip_norm) == np.float32(8.9)
 
 
 def test_it_goes_with_a_sampler_and_a_record_that_is_not_finite():
@@ -125,7 +123,7 @@ def test_a_sum_for_another_kind_of_clip_norm_is_refused():
 
 def test_what_cannot_be_is_refused_by_name():
     wrong: list[dict[str, Any]] = [{"quantile": 0.0}, {"quantile": 1.0}, {"weight": 1.0}, {"learning_rate": 0.0}]
-    for each in [*wrong, {"start": 2e6}, {"within": [1.0, 2.0]}]:
+    for each in [*wrong, {"start": 2e6}]:
         with pytest.raises(ValueError, match=next(iter(each))):
             training.adaptive_clip(**each)
     each = filters.per_example(filters.approximate_gdp(1.0), examples=SIZE)

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxacct import Gaussian, Laplace, PoissonSampled, delta, epsilon, training
+from jaxacct import Gaussian, Laplace, PoissonSampled, delta, epsilon, filters, training
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N, drawn
 
@@ -110,6 +110,30 @@ def test_a_step_is_charged_for_what_it_draws(name: str) -> None:
     assert taken == whole * made.steps
     assert bool(state.halted)
     assert float(jnp.abs(state.params["w"]).sum()) > 0
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_last_step_that_is_charged_for_less_is_clipped_to_less(sampled: bool) -> None:
+    """However its batch is drawn: what it releases is the gradient that the smaller charge is for."""
+    made = training.sampler(PoissonSampled(Gaussian(1.0), 0.1), N)
+    filter, optimizer, plan = filters.approximate_gdp(0.0175), optax.sgd(1.0), made.schedule(9)
+    data, params = (jnp.full((N, 3), 50.0), jnp.zeros(N)), {"w": jnp.ones(3)}
+    drawn: dict[str, Any] = {"sampler": made} if sampled else {}
+    step = training.make_step(loss, optimizer, filter, plan, clip_norm=1.0, **drawn)
+    state = training.init_state(params, optimizer, filter, plan, training.seeded_keys(0))
+    while not bool(state.halted):
+        before = state
+        state, report = step(state, data)
+    assert 0 < float(report.clip_scale) < 0.5
+    numbers = drawn or {"sigma": made.noise_multiplier, "rate": float(report.rate)}
+    keys = training.step_keys(before.keys, before.step)
+    gradients = [
+        training.noisy_gradient(loss, before.params, data, keys, clip_norm=1.0, clip_scale=scale, **numbers)["w"]
+        for scale in (report.clip_scale, 1.0)
+    ]
+    moved = before.params["w"] - state.params["w"]
+    np.testing.assert_allclose(moved, gradients[0], rtol=1e-4)
+    assert float(jnp.abs(moved - gradients[1]).max()) > 0.05
 
 
 def test_what_cannot_be_drawn_is_named() -> None:

@@ -17,7 +17,6 @@ from dp_accounting import dp_event
 
 with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters.prices.kept",
                                          "jaxacct.cli", "jaxacct.interop"]):  # fmt: skip
-    import jax.numpy as jnp
     import numpy as np
 
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
@@ -203,7 +202,7 @@ def checkpoint():
     only where what it reads on the way is damaged.
     """
     logging.disable()  # Orbax tells of every damaged file
-    tree, whole = {"w": jnp.arange(3.0), "n": jnp.int32(2)}, FOLDER / "checkpoints"
+    tree, whole = {"w": np.arange(3.0), "n": np.asarray(2)}, FOLDER / "checkpoints"
     store = checkpoints.Checkpoints(whole)
     store.save(1, tree, {"seal": "s"})
     files = {path: path.read_bytes() for path in sorted(whole.rglob("*")) if path.is_file()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +64,7 @@ def _nnx(model: nnx.Module) -> tuple[PyTree, Callable[[PyTree, jax.Array], jax.A
     return params, lambda params, x: nnx.merge(graph, params, rest)(x)
 
 
-def _linen(model: object, variables: object) -> tuple[PyTree, Callable[[PyTree, jax.Array], Any]]:
+def _linen(model: object, variables: object) -> tuple[PyTree, Callable[[PyTree, jax.Array], PyTree]]:
     from flax import linen
 
     if not isinstance(model, linen.Module):

@@ -7,14 +7,15 @@ import hashlib
 import io
 import json
 import math
-import os
 from collections import Counter
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+import jaxacct
 from jaxacct import _validate
+from jaxacct._files import replace
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._types import Fields
 from jaxacct.filters import Filter
@@ -27,8 +28,6 @@ from jaxacct.training.loop import FitResult, StepRecord
 from jaxacct.training.runs import Runs
 from jaxacct.training.schedules import step_mechanism
 
-# A PLD composition takes at most this many different mechanisms in reasonable time.
-_MOST_DISTINCT = 32
 _COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
 
 Report: TypeAlias = Fields
@@ -59,14 +58,14 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
 
 
 def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, Report]:
-    """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
+    """Epsilon at ``delta`` by two ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
-    * ``pld``, and ``renyi`` without a sampler: the composition of the steps that were taken, lost ones included, as if
-      they had been fixed in advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For
-      an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
-      guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
+    * ``pld``: the composition of the steps that were taken, lost ones included, as if they had been fixed in advance.
+      That is a bound for a schedule that *was* fixed in advance and ran to its end. For an adaptive path, or one that
+      somebody stopped by hand or resumed after seeing results, it is a diagnostic and no guarantee: other outputs would
+      have led to other paths (the main result of the f-DP filters paper).
     """
     _validate.instance(FitResult, outcome=outcome)
     _check_budget(budget)
@@ -86,39 +85,30 @@ def _check_budget(budget: object) -> None:
 def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: Runs | None) -> dict[str, Report]:
     """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` are those of a
     sampler."""
-    import jaxacct
-    from jaxacct import filters
-
     guarantee = filter.guarantee
-    rows = {
+    mechanism, runs = realised_mechanism(records), 1
+    statement = "sound upper bound of the composition of the steps taken (by PLD)"
+    if drawn is not None:
+        mechanism, runs = drawn.mechanism, drawn.begun(len(records))
+        statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {drawn.steps} steps"
+    bounds = jaxacct.Bounds(np.zeros(()), np.zeros(()))
+    if mechanism is not None and records:
+        bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
+    return {
         "filter": {
             "epsilon": float(guarantee.epsilon(delta)),
             "is_bound": bool(guarantee.is_bound),
             "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
             "statement": guarantee.statement,
-        }
+        },
+        "pld": {
+            "epsilon": float(bounds.upper),
+            "lower": float(bounds.lower),
+            "is_bound": not why,
+            "label": f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance",
+            "statement": statement,
+        },
     }
-    label = f"diagnostic only: {why}" if why else "bound: the schedule was fixed in advance"
-    taken = {"is_bound": not why, "label": label}
-    renyi, bounds = 0.0, jaxacct.Bounds(np.zeros(()), np.zeros(()))
-    if drawn is None:
-        exact, snapped = realised_mechanism(records), realised_mechanism(records, _MOST_DISTINCT)
-        if exact is not None and snapped is not None:
-            renyi = filters.plan_epsilon(exact, delta)
-            bounds = jaxacct.epsilon(snapped, delta)
-            if len(snapped.mechanisms) < len(exact.mechanisms):
-                # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
-                bounds = bounds._replace(lower=0.0)
-        statement = "Rényi composition of the steps taken, at the best order"
-        rows["renyi"] = {"epsilon": renyi, **taken, "statement": statement}
-        statement = "sound upper bound of the composition of the steps taken (by PLD)"
-    else:
-        runs = drawn.begun(len(records))
-        if runs:
-            bounds = jaxacct.epsilon(drawn.mechanism, delta, steps=runs)
-        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
-    rows["pld"] = {"epsilon": float(bounds.upper), "lower": float(bounds.lower), **taken, "statement": statement}
-    return rows
 
 
 def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
@@ -144,13 +134,11 @@ def make_report(
         settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
         seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
-    _validate.instance(FitResult, outcome=outcome)
-    _check_budget(budget)
+    rows = privacy_rows(outcome, budget, delta)
     _validate.instance(dict, data=data, settings=settings)
     if not isinstance(seeded, bool):
         raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
     records = outcome.records
-    rows = privacy_rows(outcome, budget, delta)
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
         "The held-out set is treated as public; its accuracy costs no budget here.",
@@ -217,11 +205,7 @@ def table(report: Report, verbose: bool = False) -> str:
         rows += [(f"epsilon at delta {delta:g}", "", "")] if verbose else []
         rows += [(f"  {label}", rounded_up(privacy["filter"]["epsilon"], 5), privacy["filter"]["label"])]
     if verbose:
-        rows += [
-            (f"  {words}, steps taken", rounded_up(privacy[name]["epsilon"], 5), privacy[name]["label"])
-            for name, words in (("renyi", "Rényi"), ("pld", "PLD"))
-            if name in privacy
-        ]
+        rows += [("  PLD, steps taken", rounded_up(privacy["pld"]["epsilon"], 5), privacy["pld"]["label"])]
     lines = _aligned(rows)
     shortfall = privacy["pld"]["lower"] - privacy["filter"]["epsilon"]
     if not privacy["filter"]["is_bound"] and shortfall > 0:
@@ -259,13 +243,13 @@ def write_report(report: Report, folder: str | Path, filter: Filter, run: Durabl
     kept_filter.write(filter, folder)
     picture = folder / "budget.png"
     draw(report, picture)
-    _replaced(folder / "report.md", markdown(report).encode())
-    _replaced(folder / "history.csv", history_csv(report).encode())
+    replace(folder / "report.md", markdown(report).encode())
+    replace(folder / "history.csv", history_csv(report).encode())
     files = [folder / name for name in ("report.md", "report.json", "history.csv", "budget.png")]
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.suffix != ".json"}
     whole = report | {"sha256": digests}
     seal = seal_of(whole)
-    _replaced(files[1], (json.dumps(whole | {"seal": seal}, indent=1, ensure_ascii=False) + "\n").encode())
+    replace(files[1], (json.dumps(whole | {"seal": seal}, indent=1, ensure_ascii=False) + "\n").encode())
     if run is not None:
         run.reported(seal)
     return files
@@ -278,10 +262,3 @@ def history_csv(report: Report) -> str:
     writer.writerow(report["history"])
     writer.writerows(zip(*report["history"].values(), strict=True))
     return text.getvalue()
-
-
-def _replaced(path: Path, data: bytes) -> None:
-    """Under another name first, so that a reader never sees half of a file."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)

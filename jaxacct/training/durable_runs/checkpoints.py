@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from jaxacct._files import refuse_special_in
-from jaxacct._numerics.arrays import Array
 from jaxacct._types import Fields
 from jaxacct.training.checks import Tree
 
-Leaves: TypeAlias = dict[str, Array]
+Leaves: TypeAlias = dict[str, np.ndarray]
 
 _KEPT = 2
 
@@ -58,7 +55,7 @@ class Checkpoints:
         return self._manager.latest_step()
 
     def save(self, step: int, tree: object, notes: dict[str, object]) -> None:
-        """Writes ``tree`` (arrays) and ``notes`` (JSON) as checkpoint ``step``: it counts when all of it is written."""
+        """Writes ``tree``, NumPy arrays, and ``notes``, JSON, as checkpoint ``step``: it counts once it is whole."""
         leaves = _named(tree)
         notes = notes | {"digest": _digest(leaves), "shapes": _shapes(leaves)}
         args = self._ocp.args
@@ -68,7 +65,7 @@ class Checkpoints:
         self._manager.wait_until_finished()
 
     def restore(self, step: int, like: Tree) -> tuple[Tree, Fields]:
-        """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes."""
+        """The tree of checkpoint ``step``, of the shapes of ``like``, NumPy arrays both, and its notes."""
         leaves = _named(like)
         args = self._ocp.args
         where = f"checkpoint {step} in {self.folder}"
@@ -94,8 +91,7 @@ class Checkpoints:
             raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
         if _digest(restored) != digest:
             raise ValueError(f"{where} is damaged, its digest does not agree: {help}")
-        placed = [_as_placed(restored[name], leaf) for name, leaf in leaves.items()]
-        return jax.tree.unflatten(jax.tree.structure(like), placed), notes
+        return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in leaves]), notes
 
     def close(self) -> None:
         """Ends Orbax's threads."""
@@ -110,11 +106,6 @@ def digest_of(folder: Path) -> str:
     return found.hexdigest()
 
 
-def _as_placed(array: ArrayLike, like: object) -> ArrayLike:
-    """Orbax commits arrays to their device; one that was free to move stays free, so that no program compiles anew."""
-    return array if getattr(like, "committed", False) else jnp.asarray(np.asarray(array))
-
-
 def _named(tree: object) -> Leaves:
     """Leaves by their number and path: any pytree is then a plain dictionary, in order."""
     found = jax.tree_util.tree_leaves_with_path(tree)
@@ -122,12 +113,11 @@ def _named(tree: object) -> Leaves:
 
 
 def _shapes(leaves: Leaves) -> dict[str, str]:
-    return {name: f"{np.dtype(leaf.dtype).name}{list(np.shape(leaf))}" for name, leaf in leaves.items()}
+    return {name: f"{leaf.dtype.name}{list(leaf.shape)}" for name, leaf in leaves.items()}
 
 
 def _digest(leaves: Leaves) -> str:
     found = hashlib.sha256()
-    for name in sorted(leaves):
-        array = np.asarray(leaves[name])
+    for name, array in sorted(leaves.items()):
         found.update(f"|{name}|{array.dtype.str}{array.shape}|".encode() + array.tobytes())
     return found.hexdigest()

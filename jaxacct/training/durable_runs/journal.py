@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from jaxacct._files import as_path, refuse_special, sync_folder
+from jaxacct._files import as_path, fcntl, refuse_special, sync_folder, to_disk
 from jaxacct._types import Fields
 from jaxacct.training.durable_runs import mark
 from jaxacct.training.durable_runs.mark import Mark
@@ -126,9 +126,9 @@ class Journal:
                 os.ftruncate(self._file, self._end)
             elif not raw.endswith(b"\n"):
                 self._write(b"\n")  # a whole record without its line's end: it counts
-            _to_disk(self._file)
+            to_disk(self._file)
             self._mark()
-            _to_disk(self._file)
+            to_disk(self._file)
         except BaseException:
             os.close(self._file)
             raise
@@ -162,7 +162,7 @@ class Journal:
         """
         self._usable()
         self._broken = True
-        _to_disk(self._file)
+        to_disk(self._file)
         if not os.path.samestat(os.fstat(self._file), self.path.stat()):
             raise OSError(f"journal {self.path} was exchanged for another file while it was in use")
         self._mark()
@@ -203,7 +203,7 @@ def _make(path: Path) -> None:
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(file, mark.fresh())
-        _to_disk(file)
+        to_disk(file)
         with contextlib.suppress(FileExistsError):  # somebody was faster
             os.link(part, path)
     finally:
@@ -239,21 +239,11 @@ def _goes_on(line: bytes, before: str) -> bool:
 
 
 def _lock(file: int, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        raise ValueError("a journal needs POSIX file locks, which this system lacks") from None
+    if fcntl is None:
+        raise ValueError("a journal needs POSIX file locks, which this system lacks")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ValueError(
             f"journal {path} is in use by another process: a budget can be spent by one at a time"
         ) from None
-
-
-def _to_disk(file: int) -> None:
-    import fcntl
-
-    os.fsync(file)
-    if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the drive's own cache (macOS)
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)

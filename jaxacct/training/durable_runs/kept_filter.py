@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from jaxacct._files import is_regular
+from jaxacct._files import is_regular, replace
 from jaxacct._types import Fields
 from jaxacct.filters.base import ExamplesFilter
 from jaxacct.filters.marks import belongs
@@ -30,9 +29,7 @@ def write(filter: Filter, folder: Path) -> None:
     """Writes ``filter`` into ``folder``; nothing where no file can hold it, as `verify` then says."""
     text = _text(filter)
     if text is not None:
-        part = folder / f".{FILE}.partial"
-        part.write_text(text, encoding="ascii")
-        os.replace(part, folder / FILE)
+        replace(folder / FILE, text.encode("ascii"))
 
 
 def read(folder: Path) -> Any:

@@ -11,8 +11,7 @@ from pathlib import Path
 import jax
 
 from jaxacct._version import __version__
-from jaxacct.training.durable_runs.journal import Journal, Record
-from jaxacct.training.durable_runs.shared import SharedJournal
+from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
@@ -59,11 +58,10 @@ def check(path: Path, records: list[Record]) -> None:
             raise ValueError(f"journal {path} line {number}: not a valid run record: {record!r:.200}")
 
 
-def agree(journal: Journal | SharedJournal, header: Record) -> None:
-    """Raises ValueError where a run is resumed with another filter or other settings than it began with."""
-    found = journal.records[0]
+def agree(path: Path, found: Record, header: Record) -> None:
+    """Raises ValueError where a run is resumed with another filter or other settings than ``found``, of its journal."""
     if found["filter"] != header["filter"]:
-        raise ValueError(f"filter must be the one that journal {journal.path} began with: its budget cannot change")
+        raise ValueError(f"filter must be the one that journal {path} began with: its budget cannot change")
     for name, value in header["settings"].items():
         if found["settings"].get(name) != value:
             raise ValueError(f"{name} must stay {found['settings'].get(name)} when a run is resumed, got {value}")

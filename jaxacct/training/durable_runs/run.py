@@ -23,7 +23,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from jaxacct import _validate
 from jaxacct._files import as_path
@@ -31,14 +30,13 @@ from jaxacct._types import Fields
 from jaxacct.filters import Filter, check_state
 from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs import kept_filter
-from jaxacct.training.durable_runs.checkpoints import Checkpoints, digest_of
-from jaxacct.training.durable_runs.journal import Journal, Record
+from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.durable_runs.records import agree, check, history, made
-from jaxacct.training.durable_runs.shared import SharedCheckpoints, SharedJournal, mesh_of
+from jaxacct.training.durable_runs.run_folder import RunFolder, mesh_of
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, same_roots
 from jaxacct.training.processes import agree as all_agree
 from jaxacct.training.processes import led
-from jaxacct.training.sharding import number_of, over_mesh
+from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, StepReport, TrainState
 from jaxacct.training.step import Step
 
@@ -55,45 +53,28 @@ class DurableRun:
     """
 
     def __init__(
-        self,
-        step: Step,
-        journal: Journal | SharedJournal,
-        checkpoints: Checkpoints | SharedCheckpoints,
-        state: TrainState,
-        keys: Callable[[int], RootKeys],
-        every: int,
-        ahead: int,
-        mesh: Mesh | None,
+        self, step: Step, folder: RunFolder, state: TrainState, keys: Callable[[int], RootKeys], every: int, ahead: int
     ):
-        self._step, self._journal, self._checkpoints = step, journal, checkpoints
-        self._every, self._ahead = every, ahead
+        self._step, self._folder, self._every, self._ahead = step, folder, every, ahead
         self._paid: deque[Proposal] = deque()
-        records = journal.records
+        records = folder.records
         self.attempt = sum(record["kind"] == "attempt" for record in records)
-        latest = checkpoints.latest
-        if latest is not None:
-            tree, notes = checkpoints.restore(latest, _kept(state))
-            if not journal.held(notes.get("seal")):
-                raise ValueError(
-                    f"journal {journal.path} is behind checkpoint {latest}, or belongs to another run: charges "
-                    "are missing, so what was spent cannot be told; put back the journal that was beside it"
-                )
-            state = state._replace(**tree)
+        if folder.latest is not None:
+            state = state._replace(**folder.restore(_kept(state)))
         charges = [record for record in records if record["kind"] == "charge"]
-        self._filter_state = state.filter_state
         if records:
             # Before the first charge it is the account that the run began with, perhaps taken over from another one.
             account = charges[-1]["filter_state"] if charges else records[0]["account"]
-            self._filter_state = unpacked(account, state.filter_state)
+            state = state._replace(filter_state=unpacked(account, state.filter_state))
         if any(charge["clip_scale"] < 1 for charge in charges):
             state = state._replace(halted=jnp.bool_(True))
-        self._next, self._saved = int(state.step), latest or 0
+        self._next, self._saved = int(state.step), folder.latest or 0
         self._evaluations = int(state.released.evaluations)
         attempt = {
             "kind": "attempt", "attempt": self.attempt, "from_step": self._next, "time": time.strftime("%FT%T%z")
         }  # fmt: skip
-        journal.append(attempt)
-        journal.sync()
+        folder.append(attempt)
+        folder.sync()
         self.records, self.evaluations = history([*records, attempt])
         # New roots: no state on the disk holds any, and none that served before serves again.
         roots = keys(self.attempt)
@@ -103,8 +84,7 @@ class DurableRun:
                 f"keys must return other roots for attempt {self.attempt} than for earlier ones, whose noise would be "
                 "repeated: leave keys out, or give functools.partial(training.attempt_keys, seeded)"
             )
-        state = state._replace(filter_state=self._filter_state, keys=roots)
-        self.state = state if mesh is None else over_mesh(state, mesh)  # keys are those of process 0
+        self.state = folder.placed(state._replace(keys=roots))  # keys are those of process 0
         self._filter_state = self.state.filter_state
 
     def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
@@ -129,7 +109,7 @@ class DurableRun:
         if bool(report.admitted):
             self._next = number + 1
             norm = float(report.gradient_norm)
-            self._journal.append(
+            self._folder.append(
                 {"kind": "done", "step": number + 1, "gradient_norm": norm if math.isfinite(norm) else None}
             )
         return state, report
@@ -140,17 +120,13 @@ class DurableRun:
         if number == self._saved:
             return
         self._note(state)
-        self._journal.sync()  # a checkpoint must not know of more than the journal on the disk
-        self._checkpoints.save(number, _kept(state), {"seal": self._journal.seal})
+        self._folder.save(number, _kept(state))
         self._saved = number
-        digest = led(lambda: digest_of(self._checkpoints.folder / str(number)))
-        self._journal.append({"kind": "checkpoint", "step": number, "digest": digest})
-        self._journal.sync()
 
     def reported(self, seal: str) -> None:
         """Notes the ``seal`` of the report that was written, so that `jaxacct.reports.verify` knows an edited one."""
-        self._journal.append({"kind": "report", "seal": seal})
-        self._journal.sync()
+        self._folder.append({"kind": "report", "seal": seal})
+        self._folder.sync()
 
     def _charge(self, state: TrainState, size: int) -> list[Proposal]:
         """Asks for the next steps, ``ahead`` of them, writes what they cost and waits for the disk."""
@@ -164,7 +140,7 @@ class DurableRun:
             report = proposal.report
             if not bool(report.admitted):
                 break
-            self._journal.append(
+            self._folder.append(
                 {
                     "kind": "charge",
                     "attempt": self.attempt,
@@ -183,7 +159,7 @@ class DurableRun:
                 schedule_state=proposal.schedule_state,
                 halted=report.clip_scale < 1,
             )
-        self._journal.sync()
+        self._folder.sync()
         return paid
 
     def _note(self, state: TrainState) -> None:
@@ -191,7 +167,7 @@ class DurableRun:
         if seen > self._evaluations:
             self._evaluations = seen
             value = float(state.released.accuracy)
-            self._journal.append(
+            self._folder.append(
                 {"kind": "accuracy", "step": int(state.step), "value": value if math.isfinite(value) else None}
             )
 
@@ -255,34 +231,22 @@ def durable_run(
         raise ValueError(f"step must be one whose charges a journal can hold: {step.unkept}")
     if ahead > 1 and step.adaptive:
         raise ValueError(f"ahead must be 1 for a schedule that looks at releases, got {ahead}")
-    mesh = None if jax.process_count() == 1 else mesh_of(state)
-    folder = as_path(folder=folder)
-    led(lambda: folder.mkdir(parents=True, exist_ok=True))
-    place = folder / "journal", folder / "checkpoints"
-    lost = f"folder {folder} holds checkpoints and no journal: what was spent cannot be told"
-    if led(lambda: place[1].exists() and not place[0].exists()):  # the journal is made first
-        raise ValueError(lost)
-    with contextlib.ExitStack() as opened:
-        journal = opened.enter_context(contextlib.closing((Journal if mesh is None else SharedJournal)(place[0])))
-        if journal.records and not resume:
+    with contextlib.closing(RunFolder(as_path(folder=folder), mesh_of(state))) as opened:
+        if opened.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
-        checkpoints = Checkpoints(place[1]) if mesh is None else SharedCheckpoints(place[1], mesh)
-        opened.enter_context(contextlib.closing(checkpoints))
         account = packed(state.filter_state)
         header: Record = {"kind": "run", "filter": kept_filter.fingerprint(filter), "settings": settings or {}}
         all_agree(run=json.dumps([header, account, resume, every, ahead], sort_keys=True, default=repr))
-        if journal.records:
-            check(journal.path, journal.records)
-            agree(journal, header)
-        elif checkpoints.latest is not None:
-            raise ValueError(lost)
+        if opened.records:
+            check(opened.path / "journal", opened.records)
+            agree(opened.path / "journal", opened.records[0], header)
         check_state(filter, state.filter_state)
-        if not journal.records:
-            led(lambda: kept_filter.write(filter, folder))
+        if not opened.records:
+            led(lambda: kept_filter.write(filter, opened.path))
             # Epsilon, delta, relation and the filter's arguments stand in every journal, whatever a caller gives.
             known = kept_filter.promise(filter, (settings or {}).get("delta"))
-            journal.append(header | {"settings": known | header["settings"], "account": account, "made": made()})
-        yield DurableRun(step, journal, checkpoints, state, keys, every, ahead, mesh)
+            opened.append(header | {"settings": known | header["settings"], "account": account, "made": made()})
+        yield DurableRun(step, opened, state, keys, every, ahead)
 
 
 def _kept(state: TrainState) -> dict[str, object]:

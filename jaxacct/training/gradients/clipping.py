@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,6 @@ from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, ov
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
 _UNIT_ROUNDOFF = 2.0**-24
-_SHORT = 512  # a chain of additions that is short whatever the size
 
 
 def global_norm(tree: object) -> jax.Array:
@@ -104,12 +102,8 @@ def add_clipped(
         gradients = _with_count(gradients, clip_norm)
     factors = _factors(gradients, unit, jnp.clip(_of_rows(valid.shape[0], clip_scale), 0.0, 1.0))
 
-    def clipped(leaf: jax.Array) -> jax.Array:
-        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped later.
-        of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
-        return jnp.where(of_rows > 0, (leaf.astype(jnp.float32) / unit) * of_rows, 0.0)
-
-    return fixed_point.accumulate(total, gradients, valid, clipped)
+    # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped later.
+    return fixed_point.accumulate(total, gradients, valid, lambda leaf: _times(_in_units(leaf, unit), factors))
 
 
 def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
@@ -122,8 +116,8 @@ def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
     leaves = [leaf for leaf in jax.tree.leaves(gradients) if leaf.size]
     if not leaves:
         return jnp.ones(jax.tree.leaves(gradients)[0].shape[0], jnp.float32)
-    squares = [_rows_of_squares(leaf, unit) for leaf in leaves]
-    chain = max(_split(leaf.shape[1:])[1] for leaf in leaves)
+    squares = [jax.vmap(_sum_of_squares)(_in_units(leaf, unit)) for leaf in leaves]
+    chain = max(sum(_blocks(math.prod(leaf.shape[1:]))) for leaf in leaves)
     target = scale * jnp.float32(1.0 - (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF)
     total = jnp.sum(jnp.stack(squares), axis=0)
     norm = jnp.sqrt(total)
@@ -136,39 +130,17 @@ def _with_count(gradients: object, clip: AdaptiveClip) -> tuple[PyTree, jax.Arra
     """Gradients clipped to the norm of ``clip``, and beside each the coordinate that counts it; row by row."""
     factors = _factors(gradients, jnp.asarray(clip.norm, jnp.float32), jnp.float32(1.0))
     side = jnp.where(factors > 0, jnp.where(factors == 1, clip.weight, -clip.weight), 0.0)
-
-    def clipped(leaf: jax.Array) -> jax.Array:
-        of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
-        return jnp.where(of_rows > 0, leaf.astype(jnp.float32) * of_rows, 0.0)
-
-    return jax.tree.map(clipped, gradients), side * clip.bound
+    return jax.tree.map(lambda leaf: _times(leaf.astype(jnp.float32), factors), gradients), side * clip.bound
 
 
-def _rows_of_squares(leaf: jax.Array, unit: jax.Array) -> jax.Array:
-    """The sum of squares of each row of ``leaf`` in units of ``unit``, in two steps of which none is long."""
-    inner, _ = _split(leaf.shape[1:])
-    values = leaf.astype(jnp.float32) / unit
-    if inner is None:
-        return jax.vmap(_sum_of_squares)(values)
-    # The barrier keeps the compiler from merging the two sums into one long one.
-    partial = jnp.sum(values * values, axis=tuple(range(leaf.ndim - inner, leaf.ndim)))
-    return jnp.sum(jax.lax.optimization_barrier(partial), axis=tuple(range(1, leaf.ndim - inner)))
+def _in_units(leaf: jax.Array, unit: jax.Array) -> jax.Array:
+    return leaf.astype(jnp.float32) / unit
 
 
-def _split(shape: tuple[int, ...]) -> tuple[int | None, int]:
-    """How many of the last dimensions are summed first so that no chain of additions is long, and the chain's length.
-
-    None where no split of the dimensions does, and `_sum_of_squares` cuts them.
-    """
-    size = math.prod(shape)
-    found = [
-        (math.prod(shape[len(shape) - inner :]) + math.prod(shape[: len(shape) - inner]), inner)
-        for inner in range(len(shape) + 1)
-    ]
-    chain, inner = min(found)
-    if chain <= max(_SHORT, 8 * math.isqrt(size)):
-        return inner, chain
-    return None, _block(size) + -(-size // _block(size))
+def _times(leaf: jax.Array, factors: jax.Array) -> jax.Array:
+    """Each row of ``leaf`` times its factor; zeros, whatever it holds, where that is 0."""
+    of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
+    return jnp.where(of_rows > 0, leaf * of_rows, 0.0)
 
 
 def clipped_gradient_sum(
@@ -232,7 +204,7 @@ def clipped_gradient_sum(
     lanes = draw_lanes(key, size, piece)
 
     def over(
-        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: Any, scale: jax.Array
+        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: PyTree, scale: jax.Array
     ) -> FixedPointSum:
         sample = in_lanes(mask, lanes, piece)
         return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
@@ -289,13 +261,14 @@ def _of_rows(count: int, clip_scale: ArrayLike) -> jax.Array:
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:
     """In blocks of about sqrt(size), so that no chain of additions is longer than 2 sqrt(size)."""
     flat = leaf.reshape(-1)
-    width = _block(flat.size)
-    rows = -(-flat.size // width)
+    rows, width = _blocks(flat.size)
     blocks = jnp.pad(flat, (0, rows * width - flat.size)).reshape(rows, width)
     # The barrier keeps the compiler from merging the two sums into one long one.
     partial = jax.lax.optimization_barrier(jnp.sum(blocks * blocks, axis=1))
     return jnp.sum(partial)
 
 
-def _block(size: int) -> int:
-    return max(1, math.isqrt(size))
+def _blocks(size: int) -> tuple[int, int]:
+    """How many blocks, and how long each is."""
+    width = max(1, math.isqrt(size))
+    return -(-size // width), width

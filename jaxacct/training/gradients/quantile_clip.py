@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.training import checks as _check
+
+_LEAST, _MOST = 1e-6, 1e6  # norms
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["norm"],
-    meta_fields=["quantile", "learning_rate", "weight", "least", "most"],
+    jax.tree_util.register_dataclass, data_fields=["norm"], meta_fields=["quantile", "learning_rate", "weight"]
 )
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClip:
@@ -28,15 +28,12 @@ class AdaptiveClip:
         quantile: the share of gradients that are to be no longer.
         learning_rate: of the logarithm of the norm.
         weight: of the count in a record's vector, in (0, 1).
-        least, most: what the norm stays between.
     """
 
     norm: ArrayLike
     quantile: float
     learning_rate: float
     weight: float
-    least: float
-    most: float
 
     @property
     def bound(self) -> jax.Array:
@@ -55,7 +52,7 @@ class AdaptiveClip:
         """
         inside = 0.5 + 0.5 * count / (self.weight * self.bound)
         norm = jnp.asarray(self.norm, jnp.float32) * jnp.exp(-self.learning_rate * (inside - self.quantile))
-        return dataclasses.replace(self, norm=jnp.clip(norm, self.least, self.most))
+        return dataclasses.replace(self, norm=jnp.clip(norm, _LEAST, _MOST))
 
 
 def unit_of(clip_norm: ArrayLike | AdaptiveClip) -> ArrayLike:
@@ -63,18 +60,19 @@ def unit_of(clip_norm: ArrayLike | AdaptiveClip) -> ArrayLike:
     return clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
 
 
-def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> Any:
+def check_clip(clip_norm: ArrayLike | AdaptiveClip) -> None:
+    """Raises ValueError unless ``clip_norm`` is a concrete clip norm, or one that moves."""
+    if not isinstance(clip_norm, AdaptiveClip):
+        _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
+
+
+def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> PyTree:
     """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
     return (gradient, count) if isinstance(clip_norm, AdaptiveClip) else gradient
 
 
 def adaptive_clip(
-    quantile: float = 0.5,
-    *,
-    start: float = 1.0,
-    learning_rate: float = 0.2,
-    weight: float = 0.1,
-    within: tuple[float, float] = (1e-6, 1e6),
+    quantile: float = 0.5, *, start: float = 1.0, learning_rate: float = 0.2, weight: float = 0.1
 ) -> AdaptiveClip:
     """A clip norm for `make_step` and `noisy_gradient` that follows a quantile of the gradients' norms.
 
@@ -83,7 +81,7 @@ def adaptive_clip(
     ``bound = norm / sqrt(1 - weight^2)`` and gets noise of ``sigma * bound`` as a whole. So it is *one* Gaussian query
     of multiplier ``sigma``, which is what the filter is asked: the clip norm of a step may depend on all releases
     before. The norm is then multiplied by exp(-learning_rate * (share - quantile)), of the released share of gradients
-    that were not clipped.
+    that were not clipped; it stays between 1e-6 and 1e6.
 
     This is Andrew, Thakkar, McMahan and Ramaswamy 2021 ("Differentially private learning with adaptive clipping",
     Theorem 1): the gradient has the multiplier z = sigma / sqrt(1 - weight^2) and the count, centred, the deviation
@@ -95,18 +93,13 @@ def adaptive_clip(
         learning_rate: how fast the norm moves.
         weight: the count's coordinate, as a share of the vector, in (0, 1). At 0.1 the gradient has 0.5 % more noise,
             and the share of a sample of m records is known up to a deviation of 5 sigma / m.
-        within: the least and the greatest norm.
 
     Raises:
-        ValueError: numbers out of range, or a start that is not within.
+        ValueError: numbers out of range.
     """
     _validate.scalar(_validate.probability, quantile=quantile, weight=weight)
     _validate.scalar(_validate.positive, learning_rate=learning_rate)
-    if not (isinstance(within, tuple) and len(within) == 2):
-        raise ValueError(f"within must be a pair of norms, the least and the greatest, got {within!r:.200}")
-    for norm in (start, *within):
-        _validate.scalar(_check.clip_norms, start_and_within=norm)
-    if not within[0] <= start <= within[1]:
-        raise ValueError(f"start must lie within {within}, got {start!r:.200}")
-    least, most = map(float, within)
-    return AdaptiveClip(jnp.float32(start), float(quantile), float(learning_rate), float(weight), least, most)
+    _validate.scalar(start=start)
+    _validate.at_least(_LEAST, start=start)
+    _validate.at_most(_MOST, start=start)
+    return AdaptiveClip(jnp.float32(start), float(quantile), float(learning_rate), float(weight))
