@@ -11,7 +11,7 @@ import scipy.special
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, iterated, repeated
+from jaxacct._numerics.arrays import Array, Real, array_module, iterated, repeated
 from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import unchecked
@@ -152,9 +152,7 @@ def _exactly(mechanism: Mechanism, relation: str) -> MuRange | None:
 
 
 @compiled()
-def dominating_mu(
-    widths: Array, drops: Array, delta: ArrayLike, error: ArrayLike = 0.0, side: ArrayLike = 1.0
-) -> Array:
+def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, side: Real = 1.0) -> Array:
     """The least mu whose curve, with ``delta`` aside, dominates a trade-off curve; rounded up, or down with side -1.
 
     Widths and drops are off by a relative ``error`` at most.
@@ -166,7 +164,7 @@ def dominating_mu(
     steep = drops > widths
     kept = 1.0 - delta
 
-    def quantile(x: Array, side: ArrayLike) -> Array:
+    def quantile(x: Array, side: Real) -> Array:
         z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
