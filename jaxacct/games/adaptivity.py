@@ -11,13 +11,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.games.blocks import block_lattice, block_laws
 from jaxacct.games.rules import one_more, sequence
 from jaxacct.games.runs import Runs, both_sides
+from jaxacct.games.worst_case import lower_at
 from jaxacct.games.worst_case_tables import Round, earlier
+from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -70,13 +73,11 @@ class CostOfAdaptivity:
         return Bounds(np.asarray(lower), np.asarray(upper))
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
-        """Bounds of the worst analyst's delta(epsilon), epsilon >= 0, from the lattice points around it."""
+        """Bounds of the worst analyst's delta(epsilon), epsilon >= 0."""
         _validate.nonnegative(epsilon=epsilon)
-        before, after = _around(np.asarray(epsilon, np.float64), self.grid)
-        inside = after < self.grid.size
-        lower = np.where(inside, self.lower[np.where(inside, after, 0)], 0.0)
-        slack = _slack(np.minimum(epsilon, self.grid.losses[-1]))
-        return Bounds(np.maximum(lower - slack, 0.0)[()], np.minimum(self.upper[before] + slack, 1.0)[()])
+        upper = unchecked(PrivacyProfile, excess=self.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
+        lower = lower_at(self.lower, self.upper, self.grid, np.asarray(epsilon, np.float64))
+        return Bounds(np.minimum(lower, upper)[()], np.asarray(upper)[()])
 
 
 def cost_of_adaptivity(
