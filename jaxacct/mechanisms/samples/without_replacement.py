@@ -15,7 +15,7 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
-from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
+from jaxacct.mechanisms.pairs.halves import HalvesPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
@@ -79,7 +79,7 @@ class SampledWithoutReplacement(Subsample):
         rate = self._rate()
         if relation != "replace":
             return [(inner._sampled(rate, relation), 1.0)]
-        return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
+        return [(HalvesPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add"), np.zeros(())), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         if relation in ("add_or_remove", "add", "remove"):
