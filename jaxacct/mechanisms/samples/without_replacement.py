@@ -85,7 +85,9 @@ class SampledWithoutReplacement(Subsample):
         if relation in ("add_or_remove", "add", "remove"):
             for name in self._sides(relation):
                 self._dominating(name)  # says what is wrong, if anything is
-            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=_rounded_up(self._rate().value))
+            # A quotient is off by a unit; divergences grow with the rate.
+            rate = xp.minimum(inflated(self._rate().value, 2.0 * UNIT), 1.0)
+            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=rate)
             return sampled._renyi(order, relation)
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
@@ -105,8 +107,3 @@ class SampledWithoutReplacement(Subsample):
     def _witness(self, relation: str) -> Mechanism:
         found = of_witness(self, "replace")
         return unchecked(KnownAttack, mechanism=found) if relation == "replace" else found
-
-
-def _rounded_up(rate: Array) -> Array:
-    """A quotient that is off by a unit; divergences grow with the rate."""
-    return xp.minimum(inflated(rate, 2.0 * UNIT), 1.0)
