@@ -14,6 +14,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.mixture_loss import components
 from jaxacct.mechanisms.pairs.replaced.mixture import AntipodalMixturePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
@@ -88,14 +89,8 @@ class RandomSensitivityGaussian(Mechanism):
         """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
         xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
         sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
-        total = sum(weights)
-        good = (abs(total - 1.0) <= SUM_SLACK) | moved()
-        for value in (*sensitivities, *weights):
-            good = good & (value >= 0) & xp.isfinite(value)
-        for weight in weights:
-            good = good & ((weight >= LEAST_MASS) | (weight == 0))
-        good = good & (
-            sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
-        )
-        noise = xp.where(good, sigma, np.nan)
+        s, w = components(sensitivities, weights)
+        good = ((s >= 0) & xp.isfinite(s) & xp.isfinite(w) & ((w >= LEAST_MASS) | (w == 0))).all(-1)
+        good &= (xp.abs(w.sum(-1) - 1.0) <= SUM_SLACK) | moved()
+        noise = xp.where(good & (xp.where(w > 0, s, 0.0).sum(-1) > 0), sigma, np.nan)
         return noise, tuple(sensitivities), tuple(weights)

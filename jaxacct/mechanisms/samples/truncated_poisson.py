@@ -102,8 +102,8 @@ class TruncatedPoisson(Subsample):
         masses = cells.with_record
         if relation == "replace":
             usual, near = (AntipodalGaussianPair(noise, q) for q in (cells.usual, cells.near))
-            halves = (GaussianPair(0.5 * noise, cells.full, np.full((), side)) for side in (0.0, 1.0))
-            full = HalvesPair(*halves, np.zeros(()))
+            above, below = (GaussianPair(0.5 * noise, cells.full, np.full((), side)) for side in (0.0, 1.0))
+            full = HalvesPair(above, below, np.zeros(()))
         else:
             usual, near = (GaussianPair(noise, q, back) for q in (cells.usual, cells.near))
             # Of a special record nothing is left in the third cell where all of it has moved.
