@@ -56,7 +56,7 @@ def test_the_factor_on_a_last_step_is_below_the_exact_one_by_a_few_units(regime)
     state = amounts.SpentState(jnp.stack([state_of(n).words for n in units]))
     rate = RNG.uniform(1e-3, 0.2, count) if regime == "small" else RNG.uniform(0.801, 1.0, count)
     sigma, clip, budget = 10.0 ** RNG.uniform(-3, -1, count), RNG.uniform(0.5, 2.0, count), RNG.uniform(0.1, 1.0, count)
-    found = module._clip_scale(amounts.split(budget), (clip, sigma, rate), state, regime, "float64")
+    *_, found = module._update(amounts.split(budget), (clip, sigma, rate), state, regime, True, "float64")
     with mpmath.workdps(40):
         for n, q, s, c, b, scale in zip(units, rate, sigma, clip, budget, np.asarray(found), strict=True):
             rest = mpmath.mpf(WHOLE - n) / WHOLE * b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct import Gaussian, LossGrid, PoissonSampled
+from jaxacct import Gaussian, LossGrid, PoissonSampled, PrivacyProfile
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.table import of_table
 from jaxacct.filters.prices.menu import fixed_prices
@@ -23,7 +23,7 @@ NORMS = np.concatenate(
 def menu_ledger(examples, budget=BUDGET):
     """A ledger without its table: only the guarantee needs that."""
     noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (SIGMA, np.full(7, RATE)))
-    common = fixed_prices(PRICES, budget, noise, rate, np.zeros(3), LossGrid(0.1, -1, 3), (1.0, 1e-5))
+    common = fixed_prices(PRICES, budget, noise, rate, PrivacyProfile(np.zeros(3), LossGrid(0.1, -1, 3)), (1.0, 1e-5))
     return of_table(common, examples)
 
 
@@ -37,7 +37,7 @@ def test_everybody_pays_at_least_the_price_of_their_norm_and_hardly_more():
         if n == 0:
             assert price == 0
         else:
-            exact = lambda n: int(ledger.common.price(PoissonSampled(Gaussian(1.0, n), RATE)))  # noqa: E731
+            exact = lambda n: int(ledger.filter.price(PoissonSampled(Gaussian(1.0, n), RATE)))  # noqa: E731
             assert exact(n) <= price <= exact(min(n * (1 + 2.0**-7), 1.0))
     assert spent[NORMS >= 1].tolist() == [PRICES[0]] * int((NORMS >= 1).sum()), "the clip norm itself is not rounded"
     bounds = np.asarray(ledger.bounds(STEP, NORMS, state))
