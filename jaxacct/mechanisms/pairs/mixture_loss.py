@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxacct.mechanisms.pairs.gaussian import Z, normal_tails
 _ITERATIONS = 128
 
 
-def components(sensitivities: tuple[Array, ...], weights: tuple[Array, ...]) -> tuple[Array, Array]:
+def components(sensitivities: Sequence[Array], weights: Sequence[Array]) -> tuple[Array, Array]:
     """Both as one array of shape ``(..., k)``."""
     s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (sensitivities, weights))
     return s, w
