@@ -17,12 +17,9 @@ from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct._types import PyTree
 from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
 from jaxacct.mechanisms.allocation.sums import SumBounds, sum_of_ratios
-from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
+from jaxacct.mechanisms.allocation.tables import Table, lower_table, upper_table
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
-
-Masses = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Losses, P- and Q-masses of a table."""
 
 ATOMS = 4096
 """Of a table."""
@@ -56,7 +53,7 @@ def allocation_pair(inner: Pair, batches: Array, participations: Array, relation
     Traced numbers give a pair of NaN of the right shape, which bounds nothing.
     """
 
-    def table(pair: Pair, t: Array, k: Array) -> Masses | None:
+    def table(pair: Pair, t: Array, k: Array) -> Table | None:
         leaves, structure = jax.tree.flatten(pair)
         if any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST:
             return None
@@ -84,7 +81,7 @@ def _settings(tree: object, shape: tuple[int, ...]) -> Iterator[PyTree]:
         yield jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
 
 
-def tabled(tree: tuple[PyTree, ...], table: Callable[..., Masses | None]) -> AllocationPair:
+def tabled(tree: tuple[PyTree, ...], table: Callable[..., Table | None]) -> AllocationPair:
     """Tables of ``ATOMS`` atoms, ``table(*tree)`` for each setting; None is one of NaN, and so are all of traced trees.
 
     No table can be made of traced numbers.
@@ -132,7 +129,7 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 @functools.lru_cache(maxsize=4 * _KEPT)
 def _table(
     structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
-) -> Masses | None:
+) -> Table | None:
     bounds = _bounds(structure, leaves, t, k)
     return None if bounds is None else (upper_table if upper else lower_table)(bounds, mirrored, ATOMS)
 

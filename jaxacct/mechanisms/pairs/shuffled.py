@@ -9,9 +9,9 @@ import numpy as np
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.allocation.sums import SumBounds
-from jaxacct.mechanisms.allocation.tables import lower_table
+from jaxacct.mechanisms.allocation.tables import Table, lower_table
 from jaxacct.mechanisms.allocation.window_law import Events
-from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, Masses, tabled
+from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, tabled
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 
 _POINTS = 3000
@@ -26,14 +26,14 @@ def shuffled_pair(noise: Array, batches: Array, without: float, relation: str) -
     ``relation`` `add` the two are exchanged. Traced numbers give a pair of NaN.
     """
 
-    def table(sigma: Array, t: Array) -> Masses | None:
+    def table(sigma: Array, t: Array) -> Table | None:
         return _table(float(sigma), float(t), without, relation == "add") if sigma > 0 and t >= 1 else None
 
     return tabled((noise, batches), table)
 
 
 @functools.lru_cache(maxsize=256)
-def _table(sigma: float, t: float, without: float, mirrored: bool) -> Masses:
+def _table(sigma: float, t: float, without: float, mirrored: bool) -> Table:
     with np.errstate(all="ignore"):
         at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
         p_log, q_log = ((t - 1.0) * _log_below(at / sigma) + _log_below((at - move) / sigma) for move in (2.0, without))
