@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -13,12 +13,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.gaussian import Z, normal_tails
 
 _ITERATIONS = 128
-
-
-def components(sensitivities: Sequence[Array], weights: Sequence[Array]) -> tuple[Array, Array]:
-    """Both as one array of shape ``(..., k)``."""
-    s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (sensitivities, weights))
-    return s, w
 
 
 @shared
