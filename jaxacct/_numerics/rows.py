@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TypeVar
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 
 _Tree = TypeVar("_Tree")
 
@@ -24,6 +25,11 @@ class Row:
     def __init__(self, values: Array) -> None:
         self.values = values
         self.size = values.shape[-1]
+
+    @classmethod
+    def of(cls, numbers: Sequence[Array]) -> Row:
+        """Numbers whose shapes are those of settings, and broadcast, side by side."""
+        return cls(xp.stack(xp.broadcast_arrays(*numbers), -1))
 
     def tree_flatten(self) -> tuple[tuple[Array], int]:
         """The values; the size is static."""
@@ -57,7 +63,7 @@ def flattened(tree: _Tree, shape: tuple[int, ...], xp: ModuleType) -> _Tree:
 
 def poisoned(tree: _Tree, bad: Array | bool) -> _Tree:
     """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
-    nan = array_module(bad).where(bad, np.nan, 0.0)
+    nan = xp.where(bad, np.nan, 0.0)
     return jax.tree.map(
         lambda leaf: Row(leaf.values + nan[..., None]) if _is_row(leaf) else leaf + nan, tree, is_leaf=_is_row
     )

@@ -26,9 +26,6 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
         "closed_form",
         "approximate_gdp, true cost",
         "gdp_residue",
-        "menu",
-        "renyi_any",
-        "approximate_dp",
     }
     assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
     assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
@@ -37,10 +34,9 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
 
 
 @pytest.mark.slow
-def test_the_thorough_filters_and_other_accountants_join(capsys):
-    pytest.importorskip("dp_accounting")
+def test_the_thorough_filters_join(capsys):
     options = ["--sigma", "2", "--rate", "0.05", "--steps", "200", "--delta", "1e-5", "--epsilon", "1"]
-    code, out, err = _run(capsys, "compare", *options, "--thorough", "--accountants", "--json")
+    code, out, err = _run(capsys, "compare", *options, "--thorough", "--json")
     assert code == 0, err
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
@@ -49,9 +45,8 @@ def test_the_thorough_filters_and_other_accountants_join(capsys):
     assert exact["epsilon"] < rows["closed_form"]["epsilon"] < 1.05 * exact["epsilon"]
     costs = rows["approximate_gdp, true cost"]
     assert rows["approximate_gdp"]["epsilon"] < costs["lower"] <= costs["epsilon"] < 1.01 * exact["epsilon"]
-    assert rows["menu"]["steps"] - 4 <= rows["sampled_gaussian"]["steps"] <= exact["steps"]
+    assert rows["sampled_gaussian"]["steps"] <= exact["steps"]
     assert rows["gdp_residue"]["steps"] <= exact["steps"]
-    assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)
 
 
 PICTURES = [
@@ -96,9 +91,6 @@ def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
     assert rows["allocation"]["epsilon"] == pytest.approx(float(exact.upper), rel=1e-6)
     assert rows["shuffled"]["epsilon"] > rows["poisson"]["epsilon"]
     assert "attack" in rows["shuffled"]["kind"]
-    code, _, err = _run(capsys, "compare", "--sampling", "--sigma", "1", "--rate", "0.1", "--delta", "1e-6")
-    assert code != 0
-    assert "--records" in err
 
 
 def test_users_are_compared_where_their_curve_is_attained(capsys):
@@ -111,6 +103,3 @@ def test_users_are_compared_where_their_curve_is_attained(capsys):
     assert rows["fixed in advance"]["epsilon"] == float(truth.upper)
     assert rows["renyi"]["epsilon"] > truth.upper
     assert "at most 3" in found["assumes"][-1]
-    code, _, err = _run(capsys, "compare", "--mechanism", "pure-dp", "--each-epsilon", "0.1", *run[-4:], "-q")
-    assert code != 0
-    assert "records-per-user" in err

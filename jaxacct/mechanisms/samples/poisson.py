@@ -10,9 +10,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import at_hand
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -53,12 +53,11 @@ class PoissonSampled(Mechanism):
         ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
-    mechanism: Mechanism
-    rate: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    rate: ArrayLike = checked(_validate.rate)
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.rate(rate=self.rate)
+        super().__post_init__()
         depth = len(self._nesting()[0])
         if depth > MOST_NESTED:
             raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
@@ -89,7 +88,7 @@ class PoissonSampled(Mechanism):
         if isinstance(inner, PoissonSampled):
             # Divergences grow with the rate, so that a product that is rounded up bounds them.
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
-            rate = array_module(rate).minimum(rate, 1.0)
+            rate = xp.minimum(rate, 1.0)
             return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
         rate = nonnegative(self.rate, 1.0)
         known = inner._sampled_renyi(rate, order, relation)
