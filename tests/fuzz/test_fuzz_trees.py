@@ -124,7 +124,7 @@ CASES = {
     ),
     "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
     "demo.build_network": case(
-        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4
+        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0
     ),
     "clipped_gradient_sum": case(
         training.clipped_gradient_sum,
@@ -301,7 +301,7 @@ def test_what_would_be_broadcast_is_refused():
 
 
 def test_what_would_fill_the_memory_is_refused():
-    for wrong in ({"classes": 2**40}, {"hidden": 2**40}, {"shape": (2**20, 2**20)}):
+    for wrong in ({"classes": 2**40}, {"shape": (2**20, 2**20)}):
         name = next(iter(wrong))
         with pytest.raises(ValueError, match=name):
             training.demo.build_network(**{"name": "mlp", "shape": (3,), "classes": 2, "seed": 0, **wrong})
