@@ -96,9 +96,7 @@ def noisy_gradient(
     else:
         _validate.instance(Sampler, sampler=sampler)
         if isinstance(data, ShardedExamples):
-            raise ValueError(
-                "data must be a tree of arrays for a sampler, got ShardedExamples: its batches have no shards"
-            )
+            raise ValueError("data must be a tree of arrays for a sampler, got ShardedExamples: batches have no shards")
         if count != sampler.size:
             raise ValueError(f"data must hold the sampler's {sampler.size} examples, got {count}")
         if sigma is not None or rate is not None or size not in (None, sampler.size) or full_batch:
