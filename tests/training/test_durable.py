@@ -18,7 +18,7 @@ from jaxacct.training.schedules import adaptive, constant
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
-PARAMS = {"w": jnp.zeros(3)}
+PARAMS = {"w": jnp.zeros(3), "nothing": jnp.zeros((0, 2))}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
 FILTER = filters.gdp(np.sqrt(30.5) / 2)  # room for thirty steps at sigma 2
 SCHEDULE = constant(2.0, 1.0, 40)
@@ -381,7 +381,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
     cases = [
         ({"resume": False}, "holds a run: resume it"),
         ({"filter": filters.gdp(9.0)}, "its budget cannot change"),
-        ({"state": fresh({"w": jnp.zeros(4)})}, "another network, optimizer or schedule"),
+        ({"state": fresh(PARAMS | {"w": jnp.zeros(4)})}, "another network, optimizer or schedule"),
         ({"every": 0}, "every must be"),
         ({"ahead": 2, "step": dataclasses.replace(STEP, adaptive=True)}, "ahead must be 1"),
     ]
