@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def array_module(*trees: object) -> ModuleType:
 class _Program(ModuleType):
     """jax.numpy with ``where`` and ``clip`` as operations, and not as functions of the program's for every shape."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         return getattr(jnp, name)
 
     @staticmethod
@@ -59,8 +59,30 @@ class _Program(ModuleType):
         return jnp.minimum(jnp.maximum(value, least), most)
 
 
-program: Any = _Program("jax.numpy")
+program: ModuleType = _Program("jax.numpy")
 """The array module of a program."""
+
+_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool})  # the usual ones, looked up
+
+
+class _Either(ModuleType):
+    """The functions of :func:`array_module` of what they are given, in lists and tuples as well."""
+
+    def __getattr__(self, name: str) -> Callable[..., PyTree]:
+        ours, theirs = getattr(np, name), getattr(program, name)
+
+        def function(*given: object, **named: object) -> PyTree:
+            for one in given:
+                if type(one) not in _PLAIN and array_module(one) is not np:
+                    return theirs(*given, **named)
+            return ours(*given, **named)
+
+        setattr(self, name, function)
+        return function
+
+
+xp: ModuleType = _Either("xp")
+"""NumPy's functions for NumPy's arrays and numbers, jax.numpy's where one argument is JAX's."""
 
 
 def column(value: Real) -> Array:
@@ -176,7 +198,7 @@ def running_total(x: Array) -> Array:
     if array_module(x) is np:
         return np.cumsum(x, -1)
     index = jnp.arange(x.shape[-1])
-    return jnp.where(index <= index[:, None], x[..., None, :], 0.0).sum(-1)
+    return program.where(index <= index[:, None], x[..., None, :], 0.0).sum(-1)
 
 
 def histogram(places: Array, weights: Array, size: int) -> Array:
@@ -210,11 +232,11 @@ def filled_up(values: Array, size: int, fill: Array) -> Array:
 def take(values: Array, index: Array) -> Array:
     """``values[..., index]``, several indices ``(..., n)`` for every row."""
     if values.ndim == 1:
-        return values[index]
+        return (values if array_module(values, index) is np else jnp.asarray(values))[index]
     shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1])
     if array_module(values, index) is not np:
         rows, at = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (values, index))
-        return jnp.take_along_axis(rows, at, -1)
+        return jnp.take_along_axis(rows, at, -1, mode="clip")  # they are within bounds; this is the least to compile
     rows = np.broadcast_to(values, (*shape, values.shape[-1])).reshape(-1, values.shape[-1])
     at = np.broadcast_to(index, (*shape, index.shape[-1])).reshape(len(rows), -1)
     return rows[np.arange(len(rows))[:, None], at].reshape(*shape, -1)

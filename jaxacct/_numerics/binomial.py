@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module, take, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
@@ -106,7 +106,6 @@ def binomial_split(trials: Real, rate: Real, least: Real) -> Split:
 
 def binomial_probability(n: Array, q: Array, k: Array) -> tuple[Array, Array]:
     """P[Bin(n, q) = k] and its relative error, for 0 <= k <= n. What underflows is off by up to 1e-307 more."""
-    xp = array_module(n, q, k)
     other = n - k
     inner = (k > 0) & (other > 0)
     a, b = xp.where(inner, k, 1.0), xp.where(inner, other, 1.0)
@@ -123,18 +122,16 @@ def _deviance(x: Array, mean: Array) -> tuple[Array, Array]:
     """x log(x / mean) + mean - x, and how large the numbers are that make it up."""
     apart = mean - x
     share = apart / x
-    xp = array_module(apart)
     log = xp.where(share < -0.5, xp.log(mean / x), log1p(xp.maximum(share, -0.5)))
     return x * (share - log), xp.abs(apart) + 1.0
 
 
 def _stirling(m: Array) -> Array:
     """log(m!) less Stirling's formula, for whole m >= 1; the series is off by 1e-16 from 16 on."""
-    xp = array_module(m)
     s = 1.0 / (m * m)
     series = (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188)))) / m
     small = m < _SMALL
-    return xp.where(small, xp.asarray(_TABLE)[xp.where(small, m, 0.0).astype(np.int32)], series)
+    return xp.where(small, take(_TABLE, xp.where(small, m, 0.0).astype(np.int32)), series)
 
 
 @np.errstate(all="ignore")
@@ -143,7 +140,6 @@ def binomial_weights(trials: Array, records: Array, most: int) -> tuple[list[Arr
 
     They are good to a relative 8 (``most`` + 8) units and, for trials up to 2**53, those of ``trials / records`` more.
     """
-    xp = array_module(trials, records)
     b, n = (xp.asarray(x, np.float64) for x in (trials, records))
     found = [xp.exp(b * log1p(-1.0 / n))]
     for j in range(most):

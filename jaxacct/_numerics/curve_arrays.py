@@ -13,7 +13,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import EllipsisType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +170,7 @@ def mapped(function: Callable[[PyTree], PyTree], xs: object, batch: int) -> PyTr
     return jax.tree.map(lambda *x: np.concatenate(x), *found)
 
 
-def rows(function: Callable[..., PyTree], *arrays: Any) -> Any:
+def rows(function: Callable[..., PyTree], *arrays: Array) -> PyTree:
     """Maps ``function`` of rows over the broadcast leading axes of ``arrays``."""
     xp = array_module(*arrays)
     shape = np.broadcast_shapes(*(x.shape[:-1] for x in arrays))

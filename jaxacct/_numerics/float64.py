@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._types import PyTree
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def own_rules() -> Iterator[None]:
         yield
 
 
-def settled(*values: Any, buffers: bool = True) -> list[Any]:
+def settled(*values: PyTree, buffers: bool = True) -> list[PyTree]:
     """``values`` with numbers of types that JAX has, and with traced leaves in buffers of the types they claim to have.
 
     ``jax.vmap`` over a NumPy float64 array in a float32 program hands out tracers that say float32 over float64
@@ -35,7 +35,7 @@ def settled(*values: Any, buffers: bool = True) -> list[Any]:
     float64 came from inside and stays as it is. Without ``buffers``, traced leaves stay as they are.
     """
 
-    def settle(leaf: Any) -> Any:
+    def settle(leaf: PyTree) -> PyTree:
         if _validate.is_traced(leaf):
             number = buffers and leaf.dtype != "float64" and jax.numpy.issubdtype(leaf.dtype, np.number)
             return leaf * 1 if number else leaf

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module, xp
 
 
 def log1p(x: Real) -> Array:
@@ -22,5 +22,4 @@ def log1p(x: Real) -> Array:
 
 def log_one_less(order: Array) -> Array:
     """log(1 - 1 / order) for orders above 1. Next to 1, 1 / order has lost the digits that order - 1 has."""
-    xp = array_module(order)
     return xp.where(order < 2.0, xp.log(order - 1.0) - xp.log(order), log1p(-1.0 / order))

@@ -8,23 +8,23 @@ step makes of them, and no more than that: what is the same on every device stil
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
+from jax.typing import DTypeLike
 
-from jaxacct._types import PyTree
+from jaxacct._types import Array, PyTree
 
 _ROUNDS = 8  # steps through which variation spreads from one entry of a state to the others
 
 
-def result_type(shape: tuple[int, ...], dtype: Any, *operands: Any) -> ShapedArray:
+def result_type(shape: tuple[int, ...], dtype: DTypeLike, *operands: PyTree) -> ShapedArray:
     """The type of an array computed from operands of these types: it varies over the mesh as all of them together."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return ShapedArray(shape, dtype)
 
-    def made(*numbers: Any) -> jax.Array:
+    def made(*numbers: jax.Array) -> jax.Array:
         return sum((jnp.ravel(x)[:1].astype(dtype).sum() for x in numbers), jnp.zeros(shape, dtype))
 
     return jax.make_jaxpr(made)(*operands).out_avals[0]
@@ -51,7 +51,7 @@ def in_auto_mode(function: Callable[..., PyTree], shape: tuple[int, ...], *opera
     return jax.sharding.auto_axes(function, out_sharding=like if like in shardings else everywhere)(*operands)
 
 
-def _is_explicit(mesh: Any) -> bool:
+def _is_explicit(mesh: jax.sharding.AbstractMesh | jax.sharding.Mesh) -> bool:
     return jax.sharding.AxisType.Explicit in mesh.axis_types
 
 
@@ -66,14 +66,14 @@ def fori_loop(start: int, end: int, step: Callable[[PyTree, PyTree], PyTree], st
 
 
 def scan(
-    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, *given: PyTree, **options: Any
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, *given: PyTree, **options: object
 ) -> tuple[PyTree, PyTree]:
     """`jax.lax.scan` with a carry that varies over manual mesh axes."""
     one = jax.tree.map(lambda x: x[0], given[0]) if given else None
     return jax.lax.scan(step, _settled(lambda at: step(at, one)[0], state), *given, **options)
 
 
-def cond(condition: Any, one: Callable[..., PyTree], other: Callable[..., PyTree], *given: PyTree) -> PyTree:
+def cond(condition: Array, one: Callable[..., PyTree], other: Callable[..., PyTree], *given: PyTree) -> PyTree:
     """`jax.lax.cond` with operands that vary over manual mesh axes."""
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return jax.lax.cond(condition, one, other, *given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -13,7 +14,19 @@ from jaxacct._types import PyTree
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+def checked(*checks: Callable[..., object], default: object = dataclasses.MISSING) -> Any:
+    """A field whose value passes ``checks``, functions of :mod:`jaxacct._validate`; see `check_fields`."""
+    return dataclasses.field(default=default, metadata={"checks": checks})
+
+
+def check_fields(tree: object) -> None:
+    """Raises ValueError where the value of a field does not pass its checks."""
+    for field in dataclasses.fields(tree):  # pyright: ignore[reportArgumentType]
+        for check in field.metadata.get("checks", ()):
+            check(**{field.name: getattr(tree, field.name)})
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(checked, dataclasses.field))
 def mechanism(cls: type[T]) -> type[T]:
     """Makes ``cls`` a frozen dataclass and registers it as a pytree.
 
@@ -38,7 +51,7 @@ def mechanism(cls: type[T]) -> type[T]:
         value = vars(self).__getitem__
         return tuple(map(value, data)), tuple(map(value, static))
 
-    def unflatten(meta: tuple[Any, ...], leaves: PyTree):
+    def unflatten(meta: tuple[object, ...], leaves: PyTree):
         self = object.__new__(made)
         for name, value in zip(data, leaves, strict=True):
             object.__setattr__(self, name, value)

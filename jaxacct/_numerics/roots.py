@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, iterated
+from jaxacct._numerics.arrays import Array, iterated, xp
 from jaxacct._numerics.rounding import EPS
 
 _HALVINGS = 60  # that close a bracket
@@ -33,7 +33,6 @@ def crossing(above: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
         low: where the function is above zero.
         high: where it is not; same shape.
     """
-    xp = array_module(low, high)
     finest = 2.0**-_HALVINGS * (high - low)
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, stopped
+from jaxacct._numerics.arrays import Array, Real, array_module, stopped, xp
 
 _Number = TypeVar("_Number", bound=Real)
 
@@ -50,7 +50,7 @@ def total(terms: Sequence[Real]) -> Array:
         added = new - value
         missed = missed + ((value - (new - added)) + (term - added))
         value = new
-    missed = array_module(missed).where(value < np.inf, missed, 0.0) if len(terms) > 1 else missed
+    missed = xp.where(value < np.inf, missed, 0.0) if len(terms) > 1 else missed
     return cast(Array, value + missed)
 
 

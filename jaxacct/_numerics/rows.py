@@ -8,7 +8,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 
 _Tree = TypeVar("_Tree")
 
@@ -57,7 +57,7 @@ def flattened(tree: _Tree, shape: tuple[int, ...], xp: ModuleType) -> _Tree:
 
 def poisoned(tree: _Tree, bad: Array | bool) -> _Tree:
     """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
-    nan = array_module(bad).where(bad, np.nan, 0.0)
+    nan = xp.where(bad, np.nan, 0.0)
     return jax.tree.map(
         lambda leaf: Row(leaf.values + nan[..., None]) if _is_row(leaf) else leaf + nan, tree, is_leaf=_is_row
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from types import ModuleType
 from typing import NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real
+from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct._printing import plainly
@@ -65,14 +67,21 @@ class Batch(NamedTuple):
         lower, upper = (x.reshape(self.sides, *self.shape).max(0) for x in (lower, upper))
         return lower, upper
 
+    def void(self) -> Array:
+        """Where a number is NaN, so that nothing is known; of the broadcast shape."""
+        nan = [array_module(leaf).isnan(leaf) for leaf in jax.tree.leaves(self.query)]
+        rows = [x if x.ndim == 1 else x.any(tuple(range(1, x.ndim))) for x in nan]
+        return functools.reduce(operator.or_, rows).reshape(self.sides, *self.shape).any(0)
+
 
 def with_rare_sampling(
-    kind: str, lower: Array, upper: Array, target: ArrayLike, rare: tuple[Array, Real], xp: ModuleType
+    kind: str, bounds: tuple[Array, Array], target: ArrayLike, rare: tuple[Array, Real], batch: Batch, xp: ModuleType
 ) -> tuple[Array, Array]:
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
-    some, total = rare
+    (lower, upper), (some, total) = bounds, rare
     if not _validate.is_traced(some) and not np.any(some):
         return lower, upper
+    total = xp.where(batch.void(), np.inf, total)
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
         return xp.where(some, 0.0, lower), xp.where(total <= xp.asarray(target), 0.0, upper)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ from jaxacct._numerics.arrays import Array, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.manual_axes import alike
 from jaxacct._numerics.pytree import unchecked
+from jaxacct._types import PyTree
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.on_host import DIGITS, implicit
@@ -26,14 +26,15 @@ from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.mechanisms.directions import rarely_sampled
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.random_allocation import RandomAllocation
 
 _SIZE = SIZES[2]
 
 
 def compiled_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Sequence[Array], wanted: tuple[bool, ...] = ()
-) -> list[Any]:
+    question: Question, constants: tuple[Array, ...], numbers: Sequence[Array], wanted: tuple[bool, ...] = ()
+) -> list[Array]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
     target, steps = askable(question.kind, given, runs, jnp)
@@ -41,7 +42,7 @@ def compiled_answer(
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp, smooth=any(wanted))
     rare = rarely_sampled(mechanism, steps)
-    lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
+    lower, upper = with_rare_sampling(question.kind, batch.worst(low, high), target, rare, batch, jnp)
     if question.kind == "epsilon":  # a subnormal delta is read as 0
         target = jnp.asarray(target)
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
@@ -60,7 +61,7 @@ def _without_tables(mechanism: Mechanism, above: bool) -> Mechanism:
     def is_allocation(part: object) -> bool:
         return isinstance(part, RandomAllocation)
 
-    def known(part: Any) -> Any:
+    def known(part: PyTree) -> PyTree:
         if not (is_allocation(part) and _validate.is_traced(part)):
             return part
         warnings.warn(
@@ -85,13 +86,13 @@ def _is_single(batch: Batch) -> bool:
 
 def _compiled_slopes(
     question: Question,
-    constants: tuple[Any, ...],
+    constants: tuple[Array, ...],
     numbers: Sequence[Array],
     wanted: tuple[bool, ...],
     batch: Batch,
     high: Array,
     upper: Array,
-) -> list[Any]:
+) -> list[Array]:
     shape = batch.shape
     high = high.reshape(batch.sides, -1)
     at = high.max(0) if question.kind == "epsilon" else batch.query[2].reshape(high.shape)[0]
@@ -99,7 +100,7 @@ def _compiled_slopes(
     at = jnp.tile(jnp.where(inside, at, 1.0), batch.sides)
     worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
 
-    def parts(*numbers: Array) -> tuple[list[Any], list[Array]]:
+    def parts(*numbers: Array) -> tuple[list[Pair], list[Array]]:
         return alike(Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2], numbers)
 
     # In `shard_map`, what is the same on all devices has a derivative on each of them here.
@@ -125,7 +126,7 @@ def _compiled_slopes(
     return found
 
 
-def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) -> tuple[Any, Any]:
+def _compiled_by_transforms(pairs: list[Pair], counts: list[Array], at: Array) -> tuple[Array, PyTree]:
     """The derivatives of delta in epsilon, and in all numbers of the parts; NaN where two windows differ."""
     parts = pairs, counts
     groups, many = engine.grouped(*parts, jnp)
@@ -134,7 +135,7 @@ def _compiled_by_transforms(pairs: list[Any], counts: list[Array], at: Array) ->
     place = placed(_SIZE, groups, many, at)
     contour = Place(place.size, *stopped((place.plan, place.spacing)))
 
-    def curve(parts: tuple[list[Any], list[Array]]) -> tuple[Array, Array]:
+    def curve(parts: tuple[list[Pair], list[Array]]) -> tuple[Array, Array]:
         found = value(contour, *engine.grouped(*parts, jnp))
         return found.delta, found.slope
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -46,8 +45,7 @@ def enclosure(
     # What hardly ever samples at all needs no engine.
     known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
     # Nor does what makes no sense: no engine would find bounds.
-    leaves = [np.isnan(leaf) for leaf in jax.tree.leaves(batch.query) if np.ndim(leaf) == 1]
-    void = functools.reduce(np.logical_or, leaves).reshape(batch.sides, -1).any(0)
+    void = batch.void().ravel()
     open_ = np.flatnonzero(np.tile(~(np.broadcast_to(known, batch.shape).ravel() | void), batch.sides))
     lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
     upper[np.tile(void, batch.sides)] = np.inf if kind == "epsilon" else 1.0
@@ -58,7 +56,7 @@ def enclosure(
             limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
             options = options._replace(limit=limit[open_])
         lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
-    low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
+    low, high = with_rare_sampling(kind, batch.worst(lower, upper), target, (rare, total), batch, np)
     low, high = (np.asarray(x) for x in known_at_once(kind, low, high, *given, batch, np))
     if kind == "epsilon" and not isinstance(mechanism, KnownAttack):  # of which only lower bounds count
         high = _by_moments(mechanism, np.asarray(given[0]), np.asarray(steps), relation, low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._printing import plainly
 from jaxacct.accounting import Bounds
 from jaxacct.accounting.calibration import calibrate
-from jaxacct.accounting.noise_search import StandIn, maximised
+from jaxacct.accounting.noise_search import Goal, maximised
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 
@@ -124,13 +124,12 @@ def plan_noise(
 
     constant, bounds, constant_utility = certified(np.ones(counts.size), None)
     best = sigma, _, best_utility = constant, bounds, constant_utility
-    stand_in = StandIn(make, counts, relation)
     slope_of = _slope_of(utility)
     for _ in range(int(rounds)):
         slopes = _slopes(make, sigma, counts, epsilon, relation)
         with np.errstate(all="ignore"):
             start = np.log(sigma)
-            goal = stand_in.at(start, stand_in.tilt(start, float(epsilon)), slopes)
+            goal = Goal(make, counts, relation, start, float(epsilon), slopes)
             found = np.exp(maximised(slope_of, goal, start, int(iterations)))
         if not np.isfinite(found).all():
             break
@@ -141,7 +140,7 @@ def plan_noise(
     return NoisePlan(sigma, _composed(make, sigma, counts), bounds, value, float(constant[0]), constant_utility)
 
 
-def _levels(make: Callable[[Array], Mechanism], sigma: Array, n: int) -> Any:
+def _levels(make: Callable[[Array], Mechanism], sigma: Array, n: int) -> Mechanism:
     """``make(sigma)`` with every leaf of shape ``(n,)``."""
     levels, shape = make(sigma), (n,)
     for leaf in jax.tree.leaves(levels):
@@ -182,7 +181,7 @@ def _slopes(make: Callable[[Array], Mechanism], sigma: np.ndarray, counts: np.nd
     base, up, down = (_levels(make, sigma * factor, n) for factor in (1.0, np.exp(_STEP), np.exp(-_STEP)))
     rows = np.arange(2 * n)
 
-    def shifted(i: int) -> Any:
+    def shifted(i: int) -> Mechanism:
         """Level i in 2 n schedules, of which the i-th raises it and the (n + i)-th lowers it."""
         return jax.tree.map(
             lambda b, u, d: np.where(rows == i, u[i], np.where(rows == n + i, d[i], b[i])), base, up, down

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
 
 import jax
 import numpy as np
@@ -31,7 +30,7 @@ from jaxacct.losses.engines.one_run import single_value
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import fractional_steps
 
-_Parts = tuple[list[Any], list[np.ndarray]]
+_Parts = tuple[list[Pair], list[np.ndarray]]
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # relative, of differences of the fourth order; in turn, as curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}

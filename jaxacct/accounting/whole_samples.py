@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -45,7 +45,7 @@ def bounds_of_samples(
 
 
 def _one_gaussian(
-    kind: str, pairs: list[Any], counts: Sequence[Array], goal: Array, options: Options, sides: int
+    kind: str, pairs: list[GaussianPair], counts: Sequence[Array], goal: Array, options: Options, sides: int
 ) -> Answer:
     """Bounds of composed Gaussians, which are one: below from a little more noise, above from a little less."""
     noise = composed_noise([(pair.noise, count) for pair, count in zip(pairs, counts, strict=True)])

@@ -11,9 +11,11 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+
+Job: TypeAlias = Callable[[], list[np.ndarray]]
 
 _SUBNORMALS = np.full(8, 2.0**-1060)
 
@@ -26,7 +28,7 @@ def _flushes() -> bool:
 class _Worker:
     def __init__(self) -> None:
         self.flushes = _flushes()
-        self.jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[Job, Future[list[np.ndarray]]]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._work, name="jaxacct", daemon=True)
         self.thread.start()
 
@@ -55,13 +57,13 @@ def ready() -> None:
             _worker = _Worker()
 
 
-def call(job: Callable[[], Any]) -> Any:
+def call(job: Job) -> list[np.ndarray]:
     """What ``job()`` returns, or raises, where subnormal numbers are numbers."""
     worker = _worker
     if not _flushes() or worker is None:
         return job()
     if not worker.thread.is_alive():
         raise RuntimeError("this process was forked after a program was traced: trace it again, or spawn processes")
-    found: Future[Any] = Future()
+    found: Future[list[np.ndarray]] = Future()
     worker.jobs.put((job, found))
     return found.result()

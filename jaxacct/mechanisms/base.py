@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
-from jaxacct._numerics.pytree import unchecked
+from jaxacct._numerics.pytree import check_fields, unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -42,6 +42,9 @@ class Mechanism:
     NumPy's where every parameter is concrete and jax.numpy's inside a trace; invalid parameters
     become NaN there, which the engine turns into delta 1 and epsilon inf.
     """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def _name(self) -> str:
@@ -221,12 +224,12 @@ def of_witness(sample: Any, relation: str) -> Any:
     return sample if inner is sample.mechanism else unchecked(type(sample), **{**vars(sample), "mechanism": inner})
 
 
-def as_mechanism(value: object) -> Mechanism:
-    """``value``, if it is a mechanism.
+def as_mechanism(mechanism: object) -> Mechanism:
+    """``mechanism``, if it is one.
 
     Raises:
         ValueError: it is not.
     """
-    if not isinstance(value, Mechanism):
-        raise ValueError(f"mechanism must be one of those in jaxacct.mechanisms, got {type(value).__name__}")
-    return value
+    if not isinstance(mechanism, Mechanism):
+        raise ValueError(f"mechanism must be one of those in jaxacct.mechanisms, got {type(mechanism).__name__}")
+    return mechanism

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.gaussian import GDP
 from jaxacct.mechanisms.pairs.base import Runs
@@ -37,10 +39,7 @@ class ZeroConcentratedDP(Symmetric):
         ValueError: a concrete ``rho`` that is not a finite number above 0.
     """
 
-    rho: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(rho=self.rho)
+    rho: ArrayLike = checked(_validate.positive)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return proportional(positive(self.rho), order)
@@ -75,16 +74,12 @@ class RenyiDP(Symmetric):
             finite.
     """
 
-    order: ArrayLike
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.greater(1.0, order=self.order)
-        _validate.nonnegative(epsilon=self.epsilon)
+    order: ArrayLike = checked(functools.partial(_validate.greater, 1.0))
+    epsilon: ArrayLike = checked(_validate.nonnegative)
 
     def _order(self) -> Array:
         order = positive(self.order)
-        return array_module(order).where(order > 1.0, order, np.nan)
+        return xp.where(order > 1.0, order, np.nan)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Divergences increase in the order; above the mechanism's own nothing is known.
@@ -100,9 +95,9 @@ class RenyiDP(Symmetric):
     def _witness(self, relation: str) -> Mechanism:
         # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
         mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
-        return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))
+        return unchecked(GDP, mu=xp.maximum(mu, 1e-100))
 
 
 def _root(value: Array) -> Array:
     """Square root, rounded down; a NaN is left to the mechanism's own bounds."""
-    return array_module(value).sqrt(value) * _DOWN
+    return xp.sqrt(value) * _DOWN

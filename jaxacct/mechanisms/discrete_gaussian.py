@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
@@ -32,12 +32,8 @@ class DiscreteGaussian(Symmetric):
         ValueError: a concrete ``sigma`` that is not a finite number above 0, a ``sensitivity`` that is not whole.
     """
 
-    sigma: ArrayLike
-    sensitivity: ArrayLike = 1
-
-    def __post_init__(self) -> None:
-        _validate.positive(sigma=self.sigma)
-        _validate.count(sensitivity=self.sensitivity)
+    sigma: ArrayLike = checked(_validate.positive)
+    sensitivity: ArrayLike = checked(_validate.count, default=1)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # What the Gaussian has bounds it, exactly where order * sensitivity is whole (Canonne, Kamath, Steinke 2020).

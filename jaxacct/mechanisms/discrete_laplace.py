@@ -6,10 +6,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
@@ -35,12 +35,8 @@ class DiscreteLaplace(Symmetric):
         ValueError: a concrete ``scale`` that is not a finite number above 0, a ``sensitivity`` that is not whole.
     """
 
-    scale: ArrayLike
-    sensitivity: ArrayLike = 1
-
-    def __post_init__(self) -> None:
-        _validate.positive(scale=self.scale)
-        _validate.count(sensitivity=self.sensitivity)
+    scale: ArrayLike = checked(_validate.positive)
+    sensitivity: ArrayLike = checked(_validate.count, default=1)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """log((1-t)/(1+t) sum_x t^(a |x - D| + (1-a) |x|)) / (a-1), t = e^(-1/scale): three geometric series.
@@ -49,7 +45,7 @@ class DiscreteLaplace(Symmetric):
         """
         scale, gap = positive(self.scale), whole_number(self.sensitivity)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
-        return array_module(exact, pure).minimum(exact, pure)
+        return xp.minimum(exact, pure)
 
     def _pure(self) -> Array:
         return inflated(whole_number(self.sensitivity) / positive(self.scale), 2.0**-51)

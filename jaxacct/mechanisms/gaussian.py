@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -42,11 +42,8 @@ class Gaussian(OneGaussian):
         ValueError: a concrete ``sigma`` or ``sensitivity`` that is not a finite number above 0.
     """
 
-    sigma: ArrayLike
-    sensitivity: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        _validate.positive(sigma=self.sigma, sensitivity=self.sensitivity)
+    sigma: ArrayLike = checked(_validate.positive)
+    sensitivity: ArrayLike = checked(_validate.positive, default=1.0)
 
     @property
     def mu(self) -> ArrayLike:
@@ -81,10 +78,7 @@ class GDP(OneGaussian):
         ValueError: a concrete ``mu`` that is not a finite number above 0.
     """
 
-    mu: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(mu=self.mu)
+    mu: ArrayLike = checked(_validate.positive)
 
     def _gaussian_runs(self) -> list[tuple[Array, Real]]:
         """One of 1 / mu, NaN where it is invalid."""

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, hosted
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -41,11 +41,8 @@ class Laplace(Symmetric):
         ValueError: a concrete ``scale`` or ``sensitivity`` that is not a finite number above 0.
     """
 
-    scale: ArrayLike
-    sensitivity: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        _validate.positive(scale=self.scale, sensitivity=self.sensitivity)
+    scale: ArrayLike = checked(_validate.positive)
+    sensitivity: ArrayLike = checked(_validate.positive, default=1.0)
 
     def _dominating(self, relation: str) -> Runs:
         return [(LaplacePair(self._epsilon()), 1.0)]

@@ -16,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import total
 
@@ -134,7 +134,6 @@ def poisson_rate(rate: ArrayLike) -> Rate:
 def nested(outer: Rate, inner: Rate) -> Rate:
     """The rate of a sample of a sample: 1 - a b = (1 - a) + a (1 - b), where nothing cancels."""
     value, rest = outer.value * inner.value, outer.rest + outer.value * inner.rest
-    xp = array_module(value)
     least = value < LEAST_RATE
     return Rate(xp.where(least, LEAST_RATE, value), xp.where(least, 1.0 - LEAST_RATE, rest))
 
@@ -143,7 +142,6 @@ def subset_rate(size: ArrayLike, whole: ArrayLike) -> Rate:
     """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``LEAST_RATE``, 1]; 1 unit both."""
     part, records = whole_steps(size), whole_steps(whole)
     value, rest = part / records, (records - part) / records
-    xp = array_module(value)
     good = (value >= LEAST_RATE) & (value <= 1.0)
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
@@ -153,7 +151,7 @@ def composed_noise(runs: Sequence[tuple[Array, Real]], steps: ArrayLike = 1.0) -
     (noise, count), *others = runs
     if others:
         value = total([count / noise**2 for noise, count in runs])
-        noise = 1.0 / array_module(value).sqrt(value)
+        noise = 1.0 / xp.sqrt(value)
     else:
         steps = times(count, steps)
-    return noise / array_module(steps).sqrt(steps)
+    return noise / xp.sqrt(steps)

@@ -6,12 +6,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.arrays import Array, Real, xp
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
-from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
+from jaxacct.mechanisms.pairs.allocation import BATCHES, allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.replaced.table import AntipodalTablePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, Rate, poisson_rate, whole_number, whole_steps
@@ -53,20 +53,17 @@ class RandomAllocation(Mechanism):
         ValueError: concrete numbers that are not whole, or more participations than batches.
     """
 
-    mechanism: Mechanism
-    batches: ArrayLike
-    participations: ArrayLike = 1
+    mechanism: Mechanism = checked(as_mechanism)
+    batches: ArrayLike = checked(*BATCHES)
+    participations: ArrayLike = checked(_validate.count, default=1)
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(batches=self.batches, participations=self.participations)
-        _validate.at_most(2.0**20, batches=self.batches)
+        super().__post_init__()
         _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Array, Array]:
         """t and k in float64, NaN where they are invalid."""
         t, k = whole_number(self.batches), whole_number(self.participations)
-        xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> Runs:
@@ -74,7 +71,6 @@ class RandomAllocation(Mechanism):
         pair = inner._one_pair("remove", of)
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
-        xp = array_module(t, k)
         if not (_validate.is_traced((pair, t, k)) or tables_help(pair, relation)):
             # What is told where the record is knows no less.
             known = inner._replaced(EVERY_RECORD) if relation == "replace" else inner._one_pair(relation, of)

@@ -67,10 +67,10 @@ class RandomSensitivityGaussian(Mechanism):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
+        return super()._renyi(order, relation) if relation == "replace" else self._sampled_renyi(1.0, order, relation)
 
     def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
-        return mixture_divergence(self, order, relation, rate)
+        return mixture_divergence(self.sigma, self.sensitivities, self.weights, order, relation, rate)
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
@@ -60,13 +62,8 @@ class RandomizedResponse(Response):
             of at least 2.
     """
 
-    epsilon: ArrayLike
-    categories: ArrayLike = 2
-
-    def __post_init__(self) -> None:
-        _validate.nonnegative(epsilon=self.epsilon)
-        _validate.count(categories=self.categories)
-        _validate.at_least(2.0, categories=self.categories)
+    epsilon: ArrayLike = checked(_validate.nonnegative)
+    categories: ArrayLike = checked(functools.partial(_validate.count, 2), default=2)
 
     def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())
@@ -89,10 +86,7 @@ class PureDP(Response):
         ValueError: a concrete ``epsilon`` that is negative or not finite.
     """
 
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.nonnegative(epsilon=self.epsilon)
+    epsilon: ArrayLike = checked(_validate.nonnegative)
 
 
 @mechanism
@@ -111,12 +105,8 @@ class ApproximateDP(Response):
         ValueError: concrete values outside these ranges.
     """
 
-    epsilon: ArrayLike
-    delta: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.nonnegative(epsilon=self.epsilon)
-        _validate.rate(delta=self.delta)
+    epsilon: ArrayLike = checked(_validate.nonnegative)
+    delta: ArrayLike = checked(_validate.rate)
 
     def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)

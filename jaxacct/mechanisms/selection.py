@@ -5,18 +5,18 @@ from __future__ import annotations
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats, hosted
-from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
 from jaxacct.mechanisms.randomized_response import Response
-from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
+from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
 @mechanism
@@ -41,10 +41,7 @@ class Exponential(Symmetric):
         ValueError: a concrete ``epsilon`` that is not a finite number above 0.
     """
 
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+    epsilon: ArrayLike = checked(_validate.positive)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return _divergence(nonnegative(self.epsilon), order)
@@ -55,7 +52,7 @@ class Exponential(Symmetric):
     def _rho(self) -> Array:
         # Bounded range: Cesar, Rogers 2021.
         epsilon = self._pure()
-        return array_module(epsilon).minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
+        return xp.minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
 
     def _dominating(self, relation: str) -> Runs:
         return [(BoundedRangePair(positive(self.epsilon)), 1.0)]
@@ -77,10 +74,7 @@ class PermuteAndFlip(Response):
         ValueError: a concrete ``epsilon`` that is not a finite number above 0.
     """
 
-    epsilon: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+    epsilon: ArrayLike = checked(_validate.positive)
 
 
 @hosted
@@ -94,7 +88,7 @@ def _divergence(epsilon: Array, order: Array) -> Array:
     scale = xp.log(-xp.expm1(-eps))
     log_high = xp.log(-xp.expm1(t - eps)) - scale - t
     log_low = xp.log(-xp.expm1(-t)) - scale
-    terms = xp.logaddexp(log_high + _log_power_rest(t, a), log_low + _log_power_rest(t - eps, a))
+    terms = xp.logaddexp(log_high + log_power_excess(t, a), log_low + log_power_excess(t - eps, a))
     # Being off by d costs a relative 4 (d / eps)^2 + a^2 d^2 / 2 of the excess, and t is off by a few roundoffs.
     off = 2.0**-49 * (1.0 + eps)
     terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + ROUNDING / (a - 1.0)
@@ -105,13 +99,5 @@ def _divergence(epsilon: Array, order: Array) -> Array:
 
 def _log_mean(x: Array) -> Array:
     """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
-    xp = array_module(x)
     series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
     return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))
-
-
-def _log_power_rest(loss: Array, a: Array) -> Array:
-    """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    xp = array_module(loss, a)
-    big, small = log_rest(a * loss), xp.log(a) + log_rest(loss)
-    return big + log1p(-xp.exp(xp.minimum(small - big, -1e-15)))

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.skellam import LEAST, MOST, SkellamPair, outcomes
@@ -31,12 +31,11 @@ class Skellam(Symmetric):
         ValueError: a concrete ``mu`` out of this range, a ``sensitivity`` that is not whole or too large.
     """
 
-    mu: ArrayLike
-    sensitivity: ArrayLike = 1
+    mu: ArrayLike = checked(_validate.positive)
+    sensitivity: ArrayLike = checked(_validate.count, default=1)
 
     def __post_init__(self) -> None:
-        _validate.positive(mu=self.mu)
-        _validate.count(sensitivity=self.sensitivity)
+        super().__post_init__()
         if _validate.is_traced((self.mu, self.sensitivity)):
             return
         mu, gap = np.asarray(self.mu, np.float64), np.asarray(self.sensitivity, np.float64)

@@ -22,7 +22,7 @@ from jaxacct.filters.prices.table import TableFilter
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 3  # of the table format and of how it is computed; increase it to invalidate cached tables
+_VERSION = 4  # of the table format and of how it is computed; increase it to invalidate cached tables
 _MOST_UNITS = 2**31 - 2
 _LEAST_NODES = 600
 _FEW = 4.0  # runs of the loudest entry, below which U is a staircase

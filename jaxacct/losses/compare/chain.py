@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import as_arrays, compiled, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct.losses.compare import enclose as families
-from jaxacct.losses.compare.enclose import Enclosed
+from jaxacct.losses.compare.enclose import Enclosed, Family
 from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES, all_at_slopes, known_order, refuse_nan, tolerance_of
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.pairs.base import Pair
 
 __all__ = ["Chain", "is_chain"]
 
@@ -30,8 +29,8 @@ class Chain(NamedTuple):
         epsilon: where either certainly exceeds the other (NaN if none).
     """
 
-    verdict: Any
-    pair: Pair
+    verdict: Array
+    pair: Array
     epsilon: Array
 
     @property
@@ -41,7 +40,7 @@ class Chain(NamedTuple):
 
 
 def is_chain(
-    family: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
+    family: Family, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
 ) -> Chain:
     """Whether the members of ``family`` are totally ordered (a Blackwell chain, Definition 3.4).
 
@@ -60,8 +59,9 @@ def is_chain(
     members = families.members_of(family)
     refuse_nan(members)
     with quiet_float64():
-        if all(isinstance(m, TradeOff) for m in members) and grid is None:
-            points, stacked = all_at_slopes(members)
+        segments = [m for m in members if isinstance(m, TradeOff)]
+        if len(segments) == len(members) and grid is None:
+            points, stacked = all_at_slopes(segments)
         else:
             common = families.common_grid(members, relation, grid)
             points = common.losses
@@ -89,7 +89,7 @@ def _chain(family: Enclosed, points: Array, order: Array, known: Array, toleranc
     slack = xp.where(known, -np.inf, xp.max(upper[:-1] - line[1:], -1))
     chained = xp.all(slack <= tolerance)
 
-    def excess(pairs: tuple[Any, Any]) -> Any:
+    def excess(pairs: tuple[Array, Array]) -> Array:
         """How much the first certainly exceeds the second, and the other way round: the smaller of the two."""
         i, j = pairs
         return xp.minimum(xp.max(point[i] - upper[j], -1), xp.max(point[j] - upper[i], -1))

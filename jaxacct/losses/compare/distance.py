@@ -7,21 +7,20 @@ f-DP filters). Convergence in it is pointwise convergence (Theorems C.6 and C.8)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import as_arrays, quiet_float64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.compare.enclose import Member
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["delta_divergence"]
 
 
 def delta_divergence(
-    a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None
+    a: Member, b: Member, *, relation: str = "add_or_remove", grid: LossGrid | None = None
 ) -> tuple[Array, Array]:
     """``(lower, upper)`` of sup |H_a - H_b| / (1 + gamma), certified; curves at their word, mechanisms enclosed.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, mapped
@@ -16,8 +16,13 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 
-Curve = PLD | PrivacyProfile | TradeOff
+Curve: TypeAlias = PLD | PrivacyProfile | TradeOff
+"""What is taken at its word; a mechanism stands for a curve that has to be enclosed."""
+Member: TypeAlias = Mechanism | Curve
+Family: TypeAlias = Member | Sequence[Member]
+"""Members, or one batched member, whose first axis is the family."""
 
 
 class Enclosed(NamedTuple):
@@ -34,12 +39,7 @@ class Enclosed(NamedTuple):
     upper: Array
 
 
-def is_curve(member: Any) -> bool:
-    """Whether ``member`` is taken at its word (a curve), or stands for a curve that has to be enclosed."""
-    return isinstance(member, Curve)
-
-
-def members_of(family: Any) -> list[Any]:
+def members_of(family: Family) -> list[Member]:
     """The members: of a sequence its items, of a batched curve or mechanism itself (its first axis is the family)."""
     if isinstance(family, Sequence):
         if not family:
@@ -48,7 +48,7 @@ def members_of(family: Any) -> list[Any]:
     return [family]
 
 
-def common_grid(members: Sequence[object], relation: str, grid: LossGrid | None = None) -> LossGrid:
+def common_grid(members: Sequence[Member], relation: str, grid: LossGrid | None = None) -> LossGrid:
     """One lattice for all: the given one, or that of the curves (their union), or one chosen for the mechanisms."""
     if grid is not None:
         validity.check_grid(grid)
@@ -62,13 +62,13 @@ def common_grid(members: Sequence[object], relation: str, grid: LossGrid | None 
     if grids:
         lowest, highest = min(g.lowest for g in grids), max(g.highest for g in grids)
         return LossGrid(grids[0].spacing, lowest, highest - lowest + 1)
-    mechanisms = [m for m in members if not is_curve(m)]
+    mechanisms = [m for m in members if not isinstance(m, Curve)]
     if not mechanisms:
         raise ValueError("grid must be given for a family of trade-off curves, got None")
     return conversions.grid_for(mechanisms, relation)
 
 
-def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
+def enclose(member: Member, grid: LossGrid, relation: str) -> Enclosed:
     """``member`` from all sides on ``grid``; curves at their word, mechanisms by their own bounds."""
     if isinstance(member, PrivacyProfile):
         excess = member.float64()
@@ -99,7 +99,7 @@ def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Arra
     """
     xp = array_module(widths, drops, losses)
 
-    def at(loss: Any) -> tuple[Any, Any]:
+    def at(loss: Array) -> tuple[Array, Array]:
         loss = loss.reshape(-1, *(1,) * widths.ndim)  # (losses, *batch, n)
         finite = xp.isfinite(loss)
         gamma = xp.exp(xp.where(finite, loss, 0.0))
@@ -116,8 +116,8 @@ def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Arra
     return xp.moveaxis(lower, 0, -1), xp.moveaxis(upper, 0, -1)
 
 
-def bound_of(member: Any) -> str | None:
+def bound_of(member: Member) -> str | None:
     """The side a curve is a bound from, as that of a profile; None for a mechanism."""
     if isinstance(member, TradeOff):
         return "upper" if member.bound == "lower" else "lower"
-    return member.bound if is_curve(member) else None
+    return member.bound if isinstance(member, Curve) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._printing import plainly
 from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.compare.enclose import Curve, Member
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays, padded
 from jaxacct.losses.grids.grid import LossGrid
@@ -41,8 +42,8 @@ class MuRange(NamedTuple):
         dominating: the smallest mu found whose G_mu dominates the curve, rounded up; inf if there is none.
     """
 
-    dominated: Any
-    dominating: Any
+    dominated: Array
+    dominating: Array
 
     def __repr__(self) -> str:
         return plainly(self, self._fields)
@@ -68,13 +69,13 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
         return as_arrays(_gaussian(float64(mu), float64(alpha), bound))
 
 
-def _normal(xp: ModuleType) -> Any:
+def _normal(xp: ModuleType) -> ModuleType:
     """Where ``ndtr`` and ``ndtri`` live."""
     return scipy.special if xp is np else jax.scipy.special
 
 
 @compiled("bound")
-def _gaussian(mu: Any, alpha: Any, bound: str) -> Any:
+def _gaussian(mu: Array, alpha: Array, bound: str) -> Array:
     xp = array_module(mu, alpha)
     sign = -1.0 if bound == "lower" else 1.0
     mu, alpha = xp.broadcast_arrays(mu, alpha)
@@ -88,7 +89,9 @@ def _gaussian(mu: Any, alpha: Any, bound: str) -> Any:
     return xp.where(good, xp.clip(value, 0.0, 1.0 - alpha), 0.0 if bound == "lower" else 1.0 - alpha)
 
 
-def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", grid: LossGrid | None = None) -> MuRange:
+def mu_of(
+    curve: Member, *, delta: float = 0.0, relation: str = "add_or_remove", grid: LossGrid | None = None
+) -> MuRange:
     """The Gaussians between which a curve lies: the largest mu it dominates and the smallest that dominates it.
 
     *From above.* f - G_mu is concave on each segment of f, so L <= G_mu is decided at the vertices (alpha, beta) of f:
@@ -113,7 +116,7 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
     if not delta < 1:
         raise ValueError(f"delta must be below 1, got {delta:g}")
     with quiet_float64():
-        if not families.is_curve(curve):
+        if not isinstance(curve, Curve):
             exact = _exactly(curve, relation)
             if exact is not None:
                 return as_arrays(beside(exact, curve))
@@ -156,11 +159,11 @@ def dominating_mu(widths: Array, drops: Array, delta: Array) -> Array:
     steep = drops > widths
     kept = 1.0 - delta
 
-    def quantile(x: Any, side: float) -> Any:
+    def quantile(x: Array, side: float) -> Array:
         z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
-    def need(small: Any, other: Array) -> Array:
+    def need(small: Array, other: Array) -> Array:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
@@ -181,7 +184,7 @@ def _dominated(losses: Array, low: Array, delta: Array) -> Array:
 
 
 @compiled()
-def _dominated_one(losses: Any, low: Any, delta: Any) -> Any:
+def _dominated_one(losses: Array, low: Array, delta: Array) -> Array:
     xp = array_module(losses, low, delta)
     # As H at |loss| of the pair or of the reversed one: G_mu is symmetric.
     gamma = xp.exp(xp.minimum(losses, 0.0))
@@ -191,16 +194,16 @@ def _dominated_one(losses: Any, low: Any, delta: Any) -> Any:
     if xp is np and np.isnan(highest):
         return np.zeros(())
 
-    def certain(mu: Any) -> Any:
+    def certain(mu: Array) -> Array:
         return gdp_delta(mu, at) / height
 
     # Cutting planes: solve at the worst node alone, look at all of them, go on with the new worst one.
-    def cut(state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def cut(state: tuple[Array, Array]) -> tuple[Array, Array]:
         mu, ratios = state
         worst = first_greatest(ratios)
         there, most = at[worst], height[worst]
 
-        def halve(bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+        def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             below, above = bracket
             middle = 0.5 * (below + above)
             good = gdp_delta(middle, there) <= most

@@ -24,7 +24,7 @@ from jaxacct._numerics.curve_arrays import as_arrays, compiled, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._types import PyTree
 from jaxacct.losses.compare import enclose as families
-from jaxacct.losses.compare.enclose import Enclosed
+from jaxacct.losses.compare.enclose import Curve, Enclosed, Member
 from jaxacct.losses.curves.trade_off import TradeOff, padded
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import directions
@@ -61,10 +61,10 @@ class Order(NamedTuple):
         slack: H_b <= H_a + slack at every epsilon, certainly.
     """
 
-    verdict: Any
-    gap: Any
+    verdict: Array
+    gap: Array
     epsilon: Array
-    slack: Any
+    slack: Array
 
     @property
     def word(self) -> str:
@@ -84,12 +84,17 @@ class Crossings(NamedTuple):
 
     lower: Array
     upper: Array
-    estimate: Any
+    estimate: Array
     count: Any
 
 
 def dominates(
-    a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
+    a: Member,
+    b: Member,
+    *,
+    relation: str = "add_or_remove",
+    grid: LossGrid | None = None,
+    tolerance: float | None = None,
 ) -> Order:
     """Whether ``a`` is at least as leaky as ``b`` at every epsilon: H_a >= H_b, equivalently f_a <= f_b (Theorem A.7).
 
@@ -117,7 +122,7 @@ def dominates(
 
 
 def crossings(
-    a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, most: int = 8
+    a: Member, b: Member, *, relation: str = "add_or_remove", grid: LossGrid | None = None, most: int = 8
 ) -> Crossings:
     """The calibration points of two curves: every certain change of sign of H_a - H_b.
 
@@ -140,30 +145,30 @@ def crossings(
         return as_arrays(_crossings(first, second, points, most))
 
 
-def refuse_nan(members: Sequence[object]) -> None:
+def refuse_nan(members: Sequence[Member]) -> None:
     """Raises ValueError if a as_arrays curve among ``members`` holds NaN."""
     for member in members:
-        if families.is_curve(member) and not _validate.is_traced(member):
+        if isinstance(member, Curve) and not _validate.is_traced(member):
             for leaf in jax.tree.leaves(member):
                 if np.isnan(np.asarray(leaf)).any():
                     raise ValueError(f"{type(member).__name__} must hold numbers, got nan")
 
 
-def tolerance_of(tolerance: float | None, members: Sequence[object]) -> float:
+def tolerance_of(tolerance: float | None, members: Sequence[Member]) -> float:
     """``tolerance``, or what stands for None; see :func:`dominates`."""
     if tolerance is None:
-        return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
+        return 0.0 if all(isinstance(m, Curve) for m in members) else TOLERANCE
     _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     return float(tolerance)
 
 
-def known_order(a: Any, b: Any, relation: str) -> bool:
+def known_order(a: Member, b: Member, relation: str) -> bool:
     """Whether ``a`` dominates ``b`` in closed form: sampled Gaussians with no more noise and no smaller rate.
 
     Noise: N(0, s^2) added to both of a pair is a kernel. Rate: H of a mixture with Q is convex in the mixture, and
     H of (Q, Q) is the least curve.
     """
-    if families.is_curve(a) or families.is_curve(b) or _validate.is_traced((a, b)):
+    if isinstance(a, Curve) or isinstance(b, Curve) or _validate.is_traced((a, b)):
         return False
     first, second = directions(a, relation), directions(b, relation)
     if len(first) == 1 or len(second) == 1:  # a pair that is its own reverse stands for both directions
@@ -223,7 +228,7 @@ def _places(change: Array, most: int) -> Array:
     return np.concatenate([found, np.full(most - found.size, -1)])
 
 
-def _enclosed(a: Any, b: Any, relation: str, grid: LossGrid | None) -> tuple[Array, Enclosed, Enclosed]:
+def _enclosed(a: Member, b: Member, relation: str, grid: LossGrid | None) -> tuple[Array, Enclosed, Enclosed]:
     """Points at which to compare, and both curves there."""
     if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
         points, both = all_at_slopes([a, b])

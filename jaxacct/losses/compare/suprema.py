@@ -13,7 +13,9 @@ from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct._types import PyTree
 from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.compare.enclose import Family, Member
 from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays
 from jaxacct.losses.grids.convex_envelope import infimum_excess, lower_hull
@@ -23,7 +25,7 @@ __all__ = ["infimum", "supremum"]
 
 
 def supremum(
-    family: Any, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
+    family: Family, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
 ) -> Any:
     """The least curve that dominates every member: the pointwise maximum of hockey sticks (Proposition 11).
 
@@ -47,17 +49,16 @@ def supremum(
     members = families.members_of(family)
     side = _side(members, bound)
     with quiet_float64():
-        if grid is None and all(isinstance(m, TradeOff) for m in members):
-            each = [arrays(m) for m in members]
-            xp, size = array_module(each), max(w.shape[-1] for w, _ in each)
+        segments = [arrays(m) for m in members if isinstance(m, TradeOff)]
+        if grid is None and len(segments) == len(members):
+            xp, size = array_module(segments), max(w.shape[-1] for w, _ in segments)
             pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
-            batch = len(each) == 1 and each[0][0].ndim > 1
-            stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]
+            batch = len(segments) == 1 and segments[0][0].ndim > 1
+            stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*segments, strict=True)]
             widths, drops = _hull(*stacked, leakier=side == "upper")
             return unchecked(TradeOff, widths=widths, drops=drops, bound="lower" if side == "upper" else "upper")
-        only = members[0]
-        alone = side == "upper" and len(members) == 1 and isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1
-        if alone and grid in (None, only.grid):
+        only = members[0] if side == "upper" and len(members) == 1 else None
+        if isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1 and grid in (None, only.grid):
             # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
             return replaced(only, excess=replaced(only, excess=_largest(only.excess)).float64())
         stacked, grid = _stacked(members, side, relation, grid)
@@ -70,7 +71,7 @@ def _largest(excess: Array) -> Array:
 
 
 def infimum(
-    family: Any, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
+    family: Family, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
 ) -> PrivacyProfile:
     """The greatest curve that every member dominates: the convex envelope of the pointwise minimum (Proposition 11).
 
@@ -90,7 +91,7 @@ def infimum(
         return unchecked(PrivacyProfile, excess=infimum_excess(stacked, grid.losses, side), grid=grid, bound=side)
 
 
-def _side(members: list[Any], bound: str | None) -> str:
+def _side(members: list[Member], bound: str | None) -> str:
     sides = {families.bound_of(m) for m in members} - {None}
     if len(sides) > 1:
         raise ValueError("bounds must agree, got upper and lower ones in one family")
@@ -102,7 +103,7 @@ def _side(members: list[Any], bound: str | None) -> str:
     return bound
 
 
-def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[PyTree, LossGrid]:
+def _stacked(members: list[Member], side: str, relation: str, grid: LossGrid | None) -> tuple[PyTree, LossGrid]:
     """Excess of every member as a bound from ``side``, shape ``(members, ..., size)``, on one grid."""
     grid = families.common_grid(members, relation, grid)
     found = []
@@ -112,7 +113,7 @@ def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None
             found.append(excess if member.grid == grid else conversions.moved(excess, member.grid, grid, side))
         elif isinstance(member, TradeOff):
             found.append(member.profile(grid).float64())
-        elif families.is_curve(member):
+        elif isinstance(member, PLD):
             found.append(conversions.pld_excess(member, grid))
         else:
             found.append(conversions.mechanism_excess(member, grid, side, relation))

@@ -11,8 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import float64, quiet_float64
 from jaxacct._types import Fields
-from jaxacct.losses.grids.discretize import CEILING
-from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.losses.grids.grid import CEILING, LossGrid
 
 TOLERANCE = 1e-9
 """How far, relative to the curve's values nearby, rounding may bend a curve before it counts as not convex."""

@@ -1,12 +1,7 @@
-"""Conversions between mechanisms, PLDs and privacy profiles; each keeps its side.
+"""Excess of mechanisms, PLDs and privacy profiles on grids; each keeps its side.
 
-A profile on a grid is the curve of a law on that grid, so the two convert without discretisation: H determines the
-masses by Proposition 5 of the residue paper, P(L = log g) = g (H'(g+) - H'(g-)), and the masses determine H. What is
-left is rounding:
-
-Masses are differences of differences, each good to a few units of the two slopes it comes from. From above that much is
-added, and negative masses are called 0, which lifts H. From below it is taken away, and a mass that is still negative
-is paid for by the next larger losses, which lowers every hockey stick.
+A profile on a grid is the curve of a law on that grid, so the two convert without discretisation: the masses determine
+H, and H the masses (:func:`~jaxacct.losses.grids.convex_envelope.masses_of_excess`). What is left is rounding.
 """
 
 from __future__ import annotations
@@ -15,68 +10,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import beside, compiled, put
+from jaxacct._numerics.curve_arrays import compiled, put
 from jaxacct._numerics.least import first_greatest
-from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.grids.discretize import CEILING
-from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.losses.grids.grid import CEILING, LossGrid
 from jaxacct.losses.grids.hockey_stick import hockey_stick
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, side_names
-from jaxacct.mechanisms.pairs.base import Pair
-
-_SIZE = 2**13
-_NEGLIGIBLE = 1e-16  # probability outside a grid that was chosen, not given
-_CANDIDATES = 2.0 ** (np.arange(-80, 76) / 8.0)  # reaches of a grid, 1e-3 to 640
 
 
-def grid_for(mechanisms: Sequence[Any], relation: str) -> LossGrid:
+def grid_for(mechanisms: Sequence[Mechanism], relation: str) -> LossGrid:
     """8,192 losses around 0 that hold all but about 1e-16 of every mechanism's loss (cut at 650)."""
-    reach = 0.0
-    for mechanism in mechanisms:
-        for parts in directions(mechanism, relation):
-            if _validate.is_traced(parts):
-                raise ValueError("grid must be given where the mechanism's parameters are traced, got None")
-            reach = max(reach, _reach(parts))
-    half = _SIZE // 2
-    # The largest loss is point `half`, the smallest one short of it, 0 in between.
-    return LossGrid(min(reach, CEILING) / half, 1 - half, _SIZE)
-
-
-def _reach(parts: list[tuple[Any, Any]]) -> float:
-    mean = variance = largest = 0.0
-    for pair, count in parts:
-        flat, _ = _flattened(pair)
-        tails = flat.tails(np.concatenate([-_CANDIDATES[::-1], _CANDIDATES]))
-        n = len(_CANDIDATES)
-        # An atom at infinity is no reason for a longer grid.
-        above = tails.p_above[:, n:] - tails.p_above[:, -1:]
-        below = (tails.q_below[:, :n] - tails.q_below[:, :1])[:, ::-1]
-        outside = (above > _NEGLIGIBLE) | (below > _NEGLIGIBLE)
-        largest = max(largest, float(_CANDIDATES[min(int(outside.sum(-1).max()), n - 1)]))
-        if np.any(np.asarray(count) != 1):
-            survey = flat.survey()
-            weights = np.exp(survey.log_masses)
-            centre = (weights * survey.losses).sum(-1)
-            spread = (weights * (survey.losses - centre[:, None]) ** 2).sum(-1)
-            mean += float(np.max(np.abs(centre)) * np.max(count))
-            variance += float(np.max(spread) * np.max(count))
-    return largest + mean + 9.0 * variance**0.5
-
-
-def _flattened(pair: Pair) -> tuple[Any, tuple[int, ...]]:
-    """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
-    shape = np.broadcast_shapes(*settings_shapes(pair))
-    return flattened(pair, shape, array_module(pair)), shape
+    return nodes.grid_for(runs for mechanism in mechanisms for runs in directions(mechanism, relation))
 
 
 def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation: str) -> Array:
@@ -87,22 +38,11 @@ def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation:
     found = []
     for name, parts in zip(side_names(mechanism, relation), directions(mechanism, relation), strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
-            flat, shape = _flattened(parts[0][0])
-            flat = beside(flat, mechanism)
-            found.append(_pair_excess(flat, grid.losses, bound).reshape((*shape, grid.size)))
+            found.append(nodes.excess_of_pair(parts[0][0], mechanism, grid, bound))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))
     return found[0] if len(found) == 1 else highest_of(found, bound)
-
-
-@compiled("bound")
-def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
-    xp = array_module(pairs, losses)
-    excess = nodes.from_pair(pairs, losses, bound)
-    limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
-    worst = limit if bound == "upper" else 0.0
-    return xp.where(xp.isnan(excess), worst, xp.clip(excess, 0.0, limit))
 
 
 def grid_of_pld(grid: LossGrid) -> LossGrid:
@@ -155,56 +95,6 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Array:
         first = excess[..., :1] - xp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
         first = xp.where(grid.lowest <= pld.grid.lowest, xp.maximum(first, 0.0), 0.0)
     return xp.concatenate([first, excess[..., 1:-1], last], -1)
-
-
-def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
-    """``(masses, infinity_mass)`` of the law whose curve has this excess, rounded to the side of ``bound``."""
-    return _masses(excess, np.asarray(grid.spacing), np.asarray(-grid.lowest), bound)
-
-
-# Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
-@compiled("bound")
-def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Array]:
-    xp = array_module(excess, h, zero)
-    steps = xp.diff(excess, axis=-1)
-    # gamma_k times the slopes on either side of gamma_k; the identity's kink adds 1 at loss 0.
-    right = xp.concatenate([steps / xp.expm1(h), xp.zeros_like(excess[..., :1])], -1)
-    left = xp.concatenate([excess[..., :1], steps / -xp.expm1(-h)], -1)
-    kink = xp.where(np.arange(excess.shape[-1]) == zero, 1.0, 0.0)
-    masses = (right - left) + kink
-    error = 16.0 * EPS * (xp.abs(right) + xp.abs(left) + kink)
-    if bound == "upper":
-        return xp.maximum(masses + error, 0.0), excess[..., -1]
-    debt, paid = _paid(masses - error)
-    infinite = excess[..., -1] - debt
-    # A debt that nothing above can pay comes from arrays that are no curve at all.
-    paid = deflated(xp.where(infinite[..., None] < -1e-12, 0.0, paid), 8.0 * EPS)
-    return paid, xp.maximum(infinite, 0.0)
-
-
-def _paid(owed: Array) -> tuple[Array, Array]:
-    """What is left to pay after the last mass, and the masses after each negative one was paid by the next larger."""
-    if array_module(owed) is not np:
-
-        def pay(debt: Array, mass: Array) -> tuple[Array, Array]:
-            rest = mass - debt
-            return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
-
-        debt, paid = scan(pay, jnp.zeros_like(owed[..., 0]), jnp.moveaxis(owed, -1, 0))
-        return debt, jnp.moveaxis(paid, 0, -1)
-    paid, left = np.maximum(owed, 0.0).reshape(-1, owed.shape[-1]), []
-    for row, masses in zip(owed.reshape(paid.shape), paid, strict=True):
-        debt, last = 0.0, -1
-        for first in np.flatnonzero(row < 0).tolist():
-            if first <= last:  # paid on the way from the one before
-                continue
-            for last in range(first, len(row)):
-                rest = float(row[last]) - debt
-                debt, masses[last] = max(-rest, 0.0), max(rest, 0.0)
-                if debt == 0.0:
-                    break
-        left.append(debt)
-    return np.reshape(left, owed.shape[:-1]), paid.reshape(owed.shape)
 
 
 def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:

@@ -6,33 +6,30 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import beside, compiled, float64, put, quiet_float64
+from jaxacct._numerics.curve_arrays import compiled, float64, put, quiet_float64
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
+from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.pld_composition import composed, room
 from jaxacct.losses.grids import hockey_stick as pld_curves
-from jaxacct.losses.grids.convex_envelope import lowered
-from jaxacct.losses.grids.discretize import CEILING, masses_above, masses_below
+from jaxacct.losses.grids.convex_envelope import masses_of_excess
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.grids.hockey_stick import relative_error
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
-from jaxacct.mechanisms.pairs.base import Pair
 
 __all__ = ["PLD"]
 
-_SIZE = 2**13
-_LEAST = 4  # points of a grid that a mechanism is put on
+_OUTSIDE = 1e-18  # probability beyond a grid that was chosen
 
 
 @checked_tree
@@ -129,11 +126,11 @@ class PLD:
             relation: ``"remove"``, ``"add"``, ``"replace"``, or of ``"replace_special"`` ``"zero_out"`` or
                 ``"fill_in"``: one direction at a time (their supremum is looser
                 than composing each and taking the worse at the end).
-            grid: lattice; without it, one that holds all but about 1e-15 of the loss on 8,192 points, which
-                needs concrete parameters.
+            grid: lattice, which holds loss 0 and none beyond 650; without it, one of 8,192 points around 0 that holds
+                all but about 1e-18 of a run, which needs concrete parameters.
 
         Raises:
-            ValueError: an unknown bound or relation, no analysis for the relation, or a batch of mechanisms.
+            ValueError: an unknown bound or relation, no analysis for the relation, a batch of mechanisms, a bad grid.
         """
         _validate.one_of(("upper", "lower"), bound=bound)
         if isinstance(relation, str) and relation in ("add_or_remove", "replace_special"):
@@ -141,24 +138,19 @@ class PLD:
             raise ValueError(f"relation must be one direction ({both}), got {relation!r}")
         with quiet_float64():
             # What is below the mechanism's own pair need not be below what it does: a case of it is.
-            (parts,) = directions(witness(mechanism, relation) if bound == "lower" else mechanism, relation)
-            pairs = [pair for pair, _ in parts]
-            settings = np.broadcast_shapes(*settings_shapes(parts))
+            (runs,) = directions(witness(mechanism, relation) if bound == "lower" else mechanism, relation)
+            settings = np.broadcast_shapes(*settings_shapes(runs))
             if settings:
                 raise ValueError(f"mechanism must have scalar parameters, got a batch of shape {settings}")
-            counts = [np.asarray(count, np.float64) for _, count in parts]
-            if grid is None:
-                grid = _grid_for(pairs, counts)
-            _validate.instance(LossGrid, grid=grid)
-            if grid.size < _LEAST:
-                raise ValueError(f"grid must have at least {_LEAST} points, got {grid.size}")
-            lattice = np.asarray(grid.spacing), np.asarray(float(grid.lowest)), grid.size
-            made = [
-                unchecked(cls, **_single(beside(pair, mechanism), *lattice, bound), grid=grid, bound=bound)
-                for pair in pairs
-            ]
-            each = [one.self_compose(int(count)) for one, count in zip(made, counts, strict=True)]
-            return functools.reduce(PLD.compose, each)
+            grid = nodes.grid_for([runs], _OUTSIDE) if grid is None else grid
+            validity.check_grid(grid)
+            found = []
+            for pair, count in runs:
+                excess = nodes.excess_of_pair(pair, mechanism, grid, "upper" if bound == "upper" else "law")
+                masses, infinite = masses_of_excess(excess, grid, bound)
+                one = unchecked(cls, masses=masses, infinity_mass=infinite, grid=grid, bound=bound)
+                found.append(one.self_compose(int(count)))
+            return functools.reduce(PLD.compose, found)
 
     def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:
         """delta(epsilon) of this law: E[(1 - exp(epsilon - L))_+], rounded to the side of ``bound``.
@@ -263,72 +255,6 @@ class PLD:
         """
         _validate.whole(steps=steps)
         return self if steps == 1 else _combine(self, None, int(steps))
-
-
-def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
-    """8,192 points over the composed loss's mean and ten standard deviations, and one step's reach."""
-    if _validate.is_traced(pairs):
-        raise ValueError("grid must be given where the mechanism's parameters are traced, got None")
-    low = high = variance = 0.0
-    for pair, count in zip(pairs, counts, strict=True):
-        survey = jax.tree.map(np.asarray, pair.survey())
-        weights = np.exp(survey.log_masses)
-        seen = weights > 1e-18
-        mean = float((weights * survey.losses).sum())
-        variance += float(count * (weights * (survey.losses - mean) ** 2).sum())
-        low += float(count) * mean
-        high = max(high, float(np.max(np.abs(survey.losses[seen] - mean))))
-    reach = min(10.0 * variance**0.5 + high, CEILING)
-    spacing = 2.0 * reach / (_SIZE - 2)
-    return LossGrid(spacing, int(np.floor((low - reach) / spacing)), _SIZE)
-
-
-@compiled("size", "bound")
-def _single(pair: Pair, spacing: Array, lowest: Array, size: int, bound: str) -> dict[str, Array]:
-    """``masses`` and ``infinity_mass`` of one run."""
-    xp = array_module(pair, spacing, lowest)
-    scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
-    # Tails were evaluated within half of eta of their losses. Relabelling the edges moves losses by as much. The split
-    # of a cell, made with the edge's gamma instead of the true one, misses at most eta/2 gamma_k r_k of
-    # p - gamma_k r_k: in all at most eta/2 gamma Q(L > log gamma) of H(gamma), which a second shift covers.
-    largest = xp.maximum(xp.abs(lowest), xp.abs(lowest + (size - 1))) * spacing
-    eta = 2.0 * (xp.asarray(scalars.loss_error()) + 2.0**-51 * largest)
-    if bound == "upper":
-        masses, infinite = masses_above(scalars, spacing, lowest, size)
-        # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
-        share = inflated(xp.expm1(-eta) / xp.expm1(-spacing), 1e-9)
-        moved = masses * xp.minimum(share, 1.0)
-        masses = inflated(masses - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
-        infinite = xp.minimum(infinite + inflated(moved[-1], 1e-12), 1.0)
-        masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, spacing, lowest)
-        hopeless = ~(share <= 1.0)
-        return {"masses": xp.where(hopeless, 0.0, masses), "infinity_mass": xp.where(hopeless, 1.0, infinite)}
-    masses, certain, clipped = masses_below(scalars, spacing, lowest, size)
-    # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
-    # itself, eta, is not taken off below: some 1e-14 of a nat.)
-    infinite = xp.maximum(certain - clipped, 0.0)
-    masses = lowered(masses, spacing, inflated(xp.maximum(clipped - certain, 0.0), 1e-9))
-    # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
-    nothing = xp.where(np.arange(size) == -lowest, 1.0, 0.0)
-    (_, known), (_, found) = (pld_curves.at_lattice_points(m, spacing) for m in (nothing, masses))
-    more = (infinite == 0) & xp.all(known >= found) & (masses.sum() <= 1.0) & (nothing.sum() == 1.0)
-    return {"masses": xp.where(more, nothing, masses), "infinity_mass": infinite}
-
-
-def _within(masses: Array, infinite: Array, largest: Array, spacing: Array, lowest: Array) -> tuple[Array, Array]:
-    """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
-
-    Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
-    """
-    xp, size = array_module(masses, infinite, largest, spacing, lowest), masses.shape[-1]
-    point = xp.ceil(largest / spacing) + 1.0 - lowest
-    fits = (point >= 0) & (point < size) & (infinite <= _UNDERFLOW)
-    here = np.arange(size) == point
-    more = inflated(infinite / -xp.expm1(-spacing), 1e-12)
-    return xp.where(fits & here, masses + more, masses), xp.where(fits, 0.0, infinite)
-
-
-_UNDERFLOW = 1e-250
 
 
 @compiled()

@@ -17,6 +17,7 @@ from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.convex_envelope import masses_of_excess
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -124,7 +125,7 @@ class PrivacyProfile:
 
     def to_pld(self) -> PLD:
         """The law of this very curve on the same grid: P(L = log g) = g (H'(g+) - H'(g-)) (Proposition 5)."""
-        masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
+        masses, infinite = masses_of_excess(self.float64(), self.grid, self.bound)
         return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=self.grid, bound=self.bound)
 
     def hockey_stick(self, epsilon: ArrayLike) -> Float64[Array, "*shape"]:

@@ -1,60 +1,122 @@
-"""Convex curves below others: envelopes of minima, and supporting lines of one privacy loss on grid points.
+"""Convex curves below others, and the laws whose curves they are.
 
-*Envelopes.* The infimum of profiles is the convex envelope of their pointwise minimum (Proposition 11 of the residue
-paper), and the supremum of trade-off curves is one too. On a grid it is the envelope of the minima at the points: from
-below because chords of the minima lie below the minimum, from above because the true envelope is one of the convex
-sequences below the minima.
+The infimum of profiles is the convex envelope of their pointwise minimum (Proposition 11 of the residue paper), and the
+supremum of trade-off curves is one too. On a grid it is the envelope of the minima at the points: from below because
+chords of the minima lie below the minimum, from above because the true envelope is one of the convex sequences below
+the minima.
 
-*Supporting lines* (docs/proofs/curves.md). With H the hockey-stick curve, lattice points gamma_k = exp(l_k) and
-l_k+1 - l_k = h, each cell takes a supporting line of H: the one at its middle, or, where the density jumps and that
-would make h non-convex, at the end towards the emptier neighbour (:class:`CellSums` has both). A spike at a lattice
-point is no such jump. With
-
-    x+_k = sum over the cell right of l_k, up to where its line touches H, of (p - gamma_k r),
-    x-_k = sum over the cell left of l_k, from where its line touches H, of  (gamma_k r - p),
-
-and e_k = max(x+_k, x-_k), the smaller of both lines at gamma_k is h_k = H(gamma_k) - e_k. The masses of h are those of
-the chords of H minus the second difference of e. Nothing cancels, so rounding is a relative error of a few units, which
-callers cover with :data:`ROUNDING`.
+A convex curve on a grid is that of a law, P(L = log g) = g (H'(g+) - H'(g-)) (Proposition 5 of the residue paper). Its
+masses are differences of slopes, each good to a few units of both. From above that much is added, negative masses are
+called 0, which lifts H, and points at which the slope hardly changes are left out. From below the curve's envelope
+takes its place, that much is taken away, and the law is scaled down by what rounding may have lifted it:
+docs/proofs/curves.md, lemmas 1 and 2.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, running_greatest
-from jaxacct._numerics.curve_arrays import added, compiled, put, rows
-from jaxacct._numerics.manual_axes import cond, fori_loop
-from jaxacct._numerics.rounding import EPS, UNIT, deflated, inflated
-from jaxacct.losses.grids.hockey_stick import at_lattice_points, discounted, relative_error
+from jaxacct._numerics.arrays import Array, array_module, running_greatest, running_least
+from jaxacct._numerics.curve_arrays import compiled, put, rows
+from jaxacct._numerics.manual_axes import fori_loop
+from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.losses.grids.grid import LossGrid
 
-ROUNDING = 64.0 * UNIT
-"""Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
-
-_JUMP = 4.0  # ratio of neighbouring densities that counts as a jump
-_DEEP = 0.25
-_SHARE = 1e-9  # a hundred times the rounding of 10,000 points, so that the check mostly finds nothing
+_TINY = 1e-300  # what underflow may hide
 
 
 @compiled("bound")
 def infimum_excess(family: Any, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
-    return rows(lambda row: _envelope(row, losses, bound), family.min(0))
+
+    def envelope(excess: Array) -> Array:
+        xp = array_module(excess)
+        value, error = _between_vertices(excess, losses, _vertices(excess, losses))
+        found = value + error if bound == "upper" else xp.minimum(value - error, excess)
+        return xp.maximum(found, 0.0)
+
+    return rows(envelope, family.min(0))
 
 
-def _envelope(excess: Array, losses: Array, bound: str) -> Array:
+def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
+    """``(masses, infinity_mass)`` of the law whose curve has this excess, rounded to the side of ``bound``."""
+    return _masses(excess, np.asarray(grid.spacing), np.asarray(-grid.lowest), bound)
+
+
+# Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
+@compiled("bound")
+def _masses(excess: Array, spacing: Array, zero: Array, bound: str) -> tuple[Array, Array]:
+    xp, size = array_module(excess, spacing, zero), excess.shape[-1]
+    losses = (np.arange(size) - zero) * spacing
+
+    def above(excess: Array) -> tuple[Array, Array]:
+        masses, _, noise = _changes_of_slope(excess, losses, spacing, np.ones(size, bool))
+        kept = put(masses > noise, -1, True)
+        masses, error, _ = _changes_of_slope(excess, losses, spacing, kept)
+        return xp.where(kept, xp.maximum(masses + error, 0.0), 0.0), excess[-1]
+
+    def below(excess: Array) -> tuple[Array, Array]:
+        # No curve rises, whatever its bounds do.
+        excess = xp.where(losses >= 0, running_least(xp.where(losses >= 0, excess, np.inf)), excess)
+        kept = _vertices(excess, losses)
+        masses, error, _ = _changes_of_slope(excess, losses, spacing, kept)
+        signed = xp.where(kept, masses - error - xp.where(masses > 0, _TINY, 0.0), 0.0)
+        infinite = xp.maximum(excess[-1], 0.0)
+        masses = xp.maximum(signed, 0.0)
+        # What is lifted, as a share of the law: by masses that were negative, and by points that rounding left out.
+        lifted, held = (xp.cumsum(x[::-1])[::-1] for x in (masses - signed, masses))
+        shares = xp.where(lifted > 0, lifted / (held + infinite), 0.0)
+        value, off = _between_vertices(excess, losses, kept)
+        gap = value + off - excess
+        missed = xp.where(gap > 0, gap / (value - xp.expm1(xp.minimum(losses, 0.0))), 0.0)
+        share = inflated(shares.max() + missed.max(), 8.0 * size * EPS) + 8.0 * EPS
+        whole = xp.where(share < 1.0, 1.0 - share, 0.0)  # NaN is nothing
+        return masses * whole, infinite * whole
+
+    return rows(above if bound == "upper" else below, excess)
+
+
+def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array) -> tuple[Array, Array, Array]:
+    """gamma times the change of slope at the points that are ``kept``, the last among them; and its rounding error.
+
+    The third is what a few units of gamma and of the excess make of it.
+    """
+    xp, n = array_module(excess, losses, kept), excess.shape[0]
+    gamma, index = xp.exp(losses), np.arange(1, n + 1)
+    # Point 0 is the origin, where H is 1.
+    before, after = _beside(xp.concatenate([xp.ones(1, bool), kept]))
+    before, after = before[:-1], xp.concatenate([after[2:], after[-1:]])
+    values, at = xp.concatenate([xp.zeros(1), excess]), xp.concatenate([xp.full(1, -np.inf), losses])
+    up = xp.expm1(xp.maximum(after - index, 1) * spacing)
+    down = -xp.expm1(xp.where(before > 0, (before - index) * spacing, -np.inf))
+    right, left = (values[after] - excess) / up, (excess - values[before]) / down
+    # The same of 1 - min(gamma, 1); on both sides of a point that is not at loss 0 it is one number.
+    fall = xp.where(losses >= 0, 0.0, xp.where(at[after] <= 0, gamma, -xp.expm1(losses) / up))
+    fallen = xp.where(at[before] >= 0, 0.0, xp.where(losses <= 0, gamma, -xp.expm1(at[before]) / down))
+    kink = xp.where(fallen == fall, 0.0, fallen + fall)
+    noise = (
+        4.0 * EPS * ((values[after] + excess) / up + (values[before] + excess) / down + kink) * (1.0 + xp.abs(losses))
+    )
+    return (right - left) + (fallen - fall), 16.0 * EPS * (xp.abs(right) + xp.abs(left) + kink), noise
+
+
+def _vertices(excess: Array, losses: Array) -> Array:
+    """Which points are vertices of the convex envelope of the curve, H = 1 + E - min(gamma, 1)."""
     xp = array_module(excess, losses)
     gamma = xp.concatenate([xp.zeros(1), xp.exp(losses)])
-    y = xp.concatenate([xp.zeros(1), excess])
-    # H = 1 + E - min(gamma, 1) is what is convex.
-    kept = lower_hull(gamma, y, xp.minimum(gamma, 1.0))
-    n = losses.shape[0] + 1
-    index = np.arange(n)
-    before, after = _between(kept)
-    at = xp.concatenate([xp.full(1, -np.inf), losses])
+    return lower_hull(gamma, xp.concatenate([xp.zeros(1), excess]), xp.minimum(gamma, 1.0))[1:]
+
+
+def _between_vertices(excess: Array, losses: Array, kept: Array) -> tuple[Array, Array]:
+    """The excess at all points of the curve that is linear between those that are ``kept``, and its rounding error."""
+    xp = array_module(excess, losses, kept)
+    gamma = xp.concatenate([xp.zeros(1), xp.exp(losses)])
+    y, at = xp.concatenate([xp.zeros(1), excess]), xp.concatenate([xp.full(1, -np.inf), losses])
+    index = np.arange(y.shape[0])
+    before, after = _beside(xp.concatenate([xp.ones(1, bool), kept]))
     a, c = at[before], at[after]
     # (gamma - gamma_a) / (gamma_c - gamma_a) from differences of losses; nothing overflows.
     inside = (before < index) & (index < after)
@@ -67,15 +129,11 @@ def _envelope(excess: Array, losses: Array, bound: str) -> Array:
     kink = xp.where(straddles, under - t * over, 0.0)
     value = low * (1.0 - t) + high * t + kink
     units = 16.0 * EPS * (1.0 + xp.where(inside, xp.abs(at - c), 0.0))
-    error = units * (xp.maximum(low, high) + xp.where(straddles, 1.0, 0.0))
-    if bound == "upper":
-        found = xp.where(inside, value + error, y)
-    else:
-        found = xp.where(inside, xp.minimum(value - error, y), y)
-    return xp.maximum(found[1:], 0.0)
+    error = units * (xp.maximum(xp.abs(low), xp.abs(high)) + xp.where(straddles, 1.0, 0.0))
+    return xp.where(inside, value, y)[1:], xp.where(inside, error, 0.0)[1:]
 
 
-def _between(kept: Any) -> tuple[Array, Array]:
+def _beside(kept: Array) -> tuple[Array, Array]:
     """The last kept index up to each one, and the first from there on."""
     xp, n = array_module(kept), kept.shape[0]
     index = np.arange(n)
@@ -137,125 +195,3 @@ def _chain(x: list[float], y: list[float], bend: list[float]) -> np.ndarray:
     kept = np.zeros(len(x), bool)
     kept[stack] = True
     return kept
-
-
-class CellSums(NamedTuple):
-    """Sums of p - gamma_k r (right) and gamma_k+1 r - p (left) over each cell (l_k, l_k+1], shape ``(k,)``.
-
-    ``left_mass`` and ``right_mass`` are the masses of the two halves of the cell, to see jumps and spikes.
-    """
-
-    right_half: Any
-    left_half: Any
-    right_whole: Any
-    left_whole: Any
-    left_mass: Any
-    right_mass: Any
-
-
-def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Array, Array]:
-    """x- and x+ of the module's docstring at the k + 1 lattice points, rounded up: how the cells' lines are chosen.
-
-    Cells ``from_right`` have a line that touches at the right end, whatever speaks against it.
-    """
-    xp = array_module(*sums)
-    held = sums.left_mass + sums.right_mass
-    # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
-    empty_right = xp.pad(held[1:] < held[:-1] / _JUMP, (0, 1), constant_values=True)
-    empty_left = xp.pad(held[:-1] < held[1:] / _JUMP, (1, 0))
-    # The cell before a jump follows suit: its line's error must not exceed what the jump's cell can carry.
-    near_left = empty_left | xp.pad(empty_left[:-1], (1, 0))
-    near_right = empty_right | xp.pad(empty_right[1:], (0, 1))
-    # A spike: next to all mass of the two cells around a point is in their halves next to it.
-    inner = xp.pad(sums.left_mass, (0, 1)) + xp.pad(sums.right_mass, (1, 0))
-    outer = xp.pad(sums.right_mass, (0, 1)) + xp.pad(sums.left_mass, (1, 0))
-    spike = inner > _JUMP * outer
-    spike = put(spike[1:] | spike[:-1], -1, False)
-    touch_right = ((empty_right | (near_right & ~near_left)) & ~spike) | from_right
-    touch_left = near_left & ~touch_right & ~spike
-    right = xp.where(touch_right, sums.right_whole, xp.where(touch_left, 0.0, sums.right_half))
-    left = xp.where(touch_right, 0.0, xp.where(touch_left, sums.left_whole, sums.left_half))
-    return inflated(xp.pad(left, (1, 0)), ROUNDING), inflated(xp.pad(right, (0, 1)), ROUNDING)
-
-
-def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
-    """Masses of the curve h of the module's docstring, ``(k + 1,)``, rounded down; negative where h is not convex.
-
-    ``chords`` are the masses of the chords of H, ``error`` is e.
-    """
-    xp = array_module(chords, error, spacing)
-    up, down = xp.expm1(spacing), -xp.expm1(-spacing)
-    change, size = error[1:] - error[:-1], error[1:] + error[:-1]
-    # Left of the first point h is the line through the origin's H, whose error falls to 0 at gamma = 0.
-    moved = xp.concatenate([error[:1], change / down]) - xp.pad(change / up, (0, 1))
-    size = chords + xp.concatenate([error[:1], size / down]) + xp.pad(size / up, (0, 1))
-    return chords + moved - ROUNDING * size
-
-
-def convex_below(chords: Array, sums: CellSums, spacing: Array) -> Array:
-    """Masses below a curve, shape ``(k + 1,)``: where signed ones are negative, of their curve's convex envelope.
-
-    The envelope is checked at every point.
-    """
-    xp = array_module(chords, *sums, spacing)
-    masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)
-
-    def mended() -> Array:
-        # A spike inside a cell: the line that passes under it goes through H = 0 near the cell's right end, and the
-        # envelope would lose all that is above. From the right end it loses a part of the cell's width instead.
-        _, curve = at_lattice_points(chords, spacing)
-        error = 2.0 * relative_error(chords.shape[0])  # with room for the few operations that follow
-        curve = deflated(curve, error)
-        deep = sums.left_half > _DEEP * curve[1:]
-        left, right = line_errors(sums, deep)
-        # A line that has come down to 0 may as well stay there.
-        below = xp.minimum(curve - left, xp.maximum(curve - right, 0.0))
-        made = deflated(_pooled(signed_below(chords, curve - below, spacing), spacing), _SHARE)
-        # Where rounding chose the wrong vertices the curve may be above the one that was meant. It is lowered by that.
-        gap = inflated(at_lattice_points(made, spacing)[1], error) - below
-        return lowered(made, spacing, xp.maximum(gap.max(), 0.0))
-
-    if xp is np:
-        return mended() if np.any(masses < 0) else masses
-    return cond(jnp.any(masses < 0), mended, lambda: masses)
-
-
-def _pooled(masses: Array, spacing: Array) -> Array:
-    """Non-negative masses whose curve is the lower convex envelope of the one of signed ``masses``, up to rounding."""
-    xp = array_module(masses, spacing)
-    n = masses.shape[0]
-    index = np.arange(n + 1)
-    # gamma in units of the first lattice point's; an origin with gamma 0 stands before it. Where exp overflows no
-    # point is dropped.
-    gamma = xp.concatenate([xp.zeros(1), xp.exp(np.arange(n) * spacing)])
-    curve = xp.concatenate([masses.sum()[None], at_lattice_points(masses, spacing)[1]])
-    kept = lower_hull(gamma, curve) | ~xp.isfinite(gamma)
-    before, after = _between(kept)
-    # A point between two vertices gives its mass to both, P- and Q-mass kept. Next to the origin all goes up.
-    inside = (before < index) & (index < after)
-    back = xp.where(inside, (index - before) * spacing, 0.0)
-    whole = xp.where(inside, (after - before) * spacing, 1.0)
-    up = xp.where(before == 0, 1.0, xp.expm1(-back) / xp.expm1(-whole))
-    every = xp.concatenate([xp.zeros(1), masses])
-    made = xp.where(inside, 0.0, every)
-    made = added(made, before, xp.where(inside, every * (1.0 - up), 0.0))
-    made = added(made, after, xp.where(inside, every * up, 0.0))
-    return xp.maximum(made[1:], 0.0)
-
-
-def lowered(masses: Array, spacing: Array, by: Array) -> Array:
-    """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``, shape ``(n,)``.
-
-    Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that
-    point becomes an atom there with the same Q-mass.
-    """
-    xp = array_module(masses, spacing, by)
-    _, curve = at_lattice_points(masses, spacing)
-    # Q-mass above each point, times exp of its loss: sum of m_i exp(l_k - l_i).
-    factor = xp.exp(-spacing)
-    weighed = discounted(factor * xp.concatenate([masses[1:], xp.zeros(1)]), factor)
-    good = deflated(curve, 1e-9) >= by
-    # The curve falls: the good points are the first ones. Where none is, nothing is left.
-    index = np.arange(masses.shape[0])
-    last = good.sum() - 1
-    return xp.where(index < last, masses, xp.where(index == last, masses + deflated(weighed, 1e-9), 0.0))

@@ -10,6 +10,9 @@ import numpy as np
 
 __all__ = ["LossGrid"]
 
+CEILING = 650.0
+"""Largest loss on the grid of a curve: exp(CEILING) times a Q-mass stays a normal number."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LossGrid:

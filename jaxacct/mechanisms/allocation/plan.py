@@ -23,7 +23,7 @@ _TIERS = (
     (np.inf, (5e-2, 2e-1), 2**16),
 )
 """Up to so many e-foldings: relative changes of calls by rounding aimed at, at both ends of a window; most points."""
-POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
+_POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
 _SKETCH = (8.0, 16.0)  # points of the rough law, for large and for small sums, between square roots of e-foldings
 _SORTED = 2**15  # places of a rough law that are sorted
 _RANGE = 25.0  # standard deviations on a lattice, about
@@ -180,16 +180,8 @@ class _Law:
         bottom = float((-(self._moments(tilt - gaps, own) - here + ALIAS) / gaps).max())
         top = min(max(top, high), t * float(right[-1])) + 0.01 * deviation
         bottom = max(min(bottom, float(sums.min())), 0.0)
-        points, step, blur = 0, np.inf, np.inf
-        for points in (points for points in POINTS if points <= most):
-            step = lattice_step((top - bottom) / (points - 8))
-            part = values / step
-            part = part - np.floor(part)
-            spread = 0.5 * t * float((weights * part * (1.0 - part)).sum()) * step**2
-            blur = max(spread / max(length**2, _TINY) / aim for length, aim in zip(lengths, sharp, strict=True))
-            if blur <= 1.0:
-                break
-        first = max(int(np.floor(bottom / step)) - 2, 0)
+        allowed = 2.0 * min(max(length**2, _TINY) * aim for length, aim in zip(lengths, sharp, strict=True))
+        step, first, points, blur = lattice(bottom, top, most, values, t * weights, allowed)
         window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)
         floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])
         return window, max(blur, floor)
@@ -203,10 +195,24 @@ def merged_cells(cells: RatioCells) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return starts[mass > 0], mass[mass > 0], mean[mass > 0]
 
 
-def lattice_step(least: float) -> float:
-    """A step of at least ``least`` with 20 digits."""
-    mantissa, exponent = np.frexp(least)
-    return float(np.ldexp(np.ceil(mantissa * 2.0**20) / 2.0**20, exponent))
+def lattice(
+    low: float, high: float, most: int, values: np.ndarray, weights: np.ndarray, allowed: float, finest: float = 0.0
+) -> tuple[float, int, int, float]:
+    """``(step, first, points, blur)`` of the coarsest lattice of sums that is fine enough, or one of ``most`` points.
+
+    Steps have 20 digits. ``values`` rounded to it at random, each ``weights`` times, add ``blur`` times ``allowed`` to
+    the variance of a sum.
+    """
+    points, step, blur = 0, np.inf, np.inf
+    for points in (points for points in _POINTS if points <= most):
+        mantissa, exponent = np.frexp(max((high - low) / (points - 8), finest))
+        step = float(np.ldexp(np.ceil(mantissa * 2.0**20) / 2.0**20, exponent))
+        part = values / step
+        part = part - np.floor(part)
+        blur = float((weights * part * (1.0 - part)).sum()) * step**2 / allowed
+        if blur <= 1.0:
+            break
+    return step, max(int(np.floor(low / step)) - 2, 0), points, blur
 
 
 def chernoff_gaps(high: float, deviation: float) -> np.ndarray:

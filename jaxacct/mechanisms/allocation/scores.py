@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.arrays import logsumexp
-from jaxacct.mechanisms.allocation.plan import ALIAS, POINTS, Window, lattice_step, merged_cells
+from jaxacct.mechanisms.allocation.plan import ALIAS, Window, lattice, merged_cells
 from jaxacct.mechanisms.allocation.ratios import RatioCells
 from jaxacct.mechanisms.allocation.window_law import Events, WindowLaw
 
@@ -72,14 +72,8 @@ def _windows(cells: RatioCells, t: int, k: int, side: float) -> list[Window]:
         top = max(float(((more - now + ALIAS) / gaps).min()) for more, now in zip(up, here, strict=True))
         bottom = min(float((-(less - now + ALIAS) / gaps).max()) for less, now in zip(down, here, strict=True))
         top, bottom = min(top, t * float(scores[-1])) + 0.01 * deviation, max(bottom, 0.0)
-        points, step = 0, np.inf
-        for points in (points for points in POINTS if points <= _MOST):
-            step = lattice_step(max((top - bottom) / (points - 8), float(scores[-1]) / _LONGEST))
-            part = scores / step
-            part = part - np.floor(part)
-            if t * float((weights[best] * part * (1.0 - part)).sum()) * step**2 <= _BLUR * deviation**2:
-                break
-        first = max(int(np.floor(bottom / step)) - 2, 0)
+        finest = float(scores[-1]) / _LONGEST
+        step, first, points, _ = lattice(bottom, top, _MOST, scores, t * weights[best], _BLUR * deviation**2, finest)
         low, high = first * step, (first + points) * step
         found.append(Window(side > 0, low, high, cells.right.size - 1, tilt, step, first, points, deviation))
     return found

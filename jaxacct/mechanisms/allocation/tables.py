@@ -49,8 +49,12 @@ def upper_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
         calls, puts = (inflated(value / at, 8.0 * UNIT) for at, value in ((x, calls), (y, puts)))
         x, calls, y, puts = 1.0 / y, puts, 1.0 / x, calls
     # Outwards from the middle in both cases: x rises, y falls.
-    x, calls = _hull(x, calls, size)
-    y, puts = (part[1:] for part in _hull(np.append(0.0, y), np.append(0.0, puts), size))
+    kept = _hull(x, calls)
+    kept = kept[_some(kept.size, size)]
+    x, calls, y, puts = x[kept], calls[kept], np.append(0.0, y), np.append(0.0, puts)
+    kept = _hull(y, puts)
+    kept = kept[_some(kept.size, size)][1:]
+    y, puts = y[kept], puts[kept]
     return _joined(x, calls, y[::-1], puts[::-1], size)
 
 
@@ -125,24 +129,12 @@ def _test(
     small: np.ndarray, large: np.ndarray, slack: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Events with the best probabilities ``large`` for their ``small``, from the least likely on, with ratio >= 1."""
-    good = (large > _LEAST) & (small >= 0) & (large > small)
-    order = np.flatnonzero(good)[np.argsort(small[good], kind="stable")]
-    kept: list[int] = []
-    slopes: list[float] = []
-    for i in order:
-        while kept:
-            rise, run = large[i] - large[kept[-1]], small[i] - small[kept[-1]]
-            if rise <= 0 or (run > 0 and rise < slopes[-1] * run):
-                break
-            kept.pop()
-            slopes.pop()
-        last_large, last_small = (large[kept[-1]], small[kept[-1]]) if kept else (0.0, 0.0)
-        rise, run = large[i] - last_large, small[i] - last_small
-        if rise > max(run, 0.0):
-            kept.append(int(i))
-            slopes.append(float(rise / run) if run > 0 else np.inf)
-    chosen = np.array(kept, np.int64)[_some(len(kept), size)]
-    return small[chosen], large[chosen], slack[chosen]
+    good = np.flatnonzero((large > _LEAST) & (small >= 0) & (large > small))
+    corners = _hull(np.append(0.0, small[good]), np.append(0.0, -large[good]))
+    kept = good[corners[corners > 0] - 1]
+    kept = kept[np.diff(large[kept], prepend=0.0) > np.diff(small[kept], prepend=0.0)]
+    kept = kept[_some(kept.size, size)]
+    return small[kept], large[kept], slack[kept]
 
 
 def _all(events: list[Events]) -> Events:
@@ -168,19 +160,18 @@ def _likely(values: np.ndarray) -> np.ndarray:
     return kept
 
 
-def _hull(x: np.ndarray, values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the lower convex hull of points, sorted; not more than a table has room for."""
-    order = np.argsort(x, kind="stable")
-    kept: list[tuple[float, float]] = []
-    for at, value in zip(x[order].tolist(), values[order].tolist(), strict=True):
+def _hull(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Indices of the corners of the lower convex hull of points, sorted."""
+    kept: list[int] = []
+    at, of = x.tolist(), values.tolist()
+    for i in np.lexsort((values, x)).tolist():
         while len(kept) > 1:
-            (x0, v0), (x1, v1) = kept[-2:]
-            if (v1 - v0) * (at - x0) < (value - v0) * (x1 - x0):
+            a, b = kept[-2:]
+            if (of[b] - of[a]) * (at[i] - at[a]) < (of[i] - of[a]) * (at[b] - at[a]):
                 break
             kept.pop()
-        kept.append((at, value))
-    found = np.array(kept).reshape(-1, 2)[_some(len(kept), size)]
-    return found[:, 0], found[:, 1]
+        kept.append(i)
+    return np.array(kept, np.int64)
 
 
 def _some(points: int, size: int) -> np.ndarray:

@@ -5,7 +5,7 @@ NumPy only, one setting at a time.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class WindowLaw:
         folded[: masses.size] = tilted
         return inflated(folded.reshape(rows, -1).sum(0), UNIT * rows), kappa
 
-    def _tails(self, power: Array, bound: Array, errors: Array, alias: float, kappa: float) -> Any:
+    def _tails(self, power: Array, bound: Array, errors: Array, alias: float, kappa: float) -> tuple[np.ndarray, ...]:
         """Tail sums of the untilted law from the outer end of the window inwards, and bounds of their errors.
 
         ``power`` is the spectrum of the tilted law. With z = exp(-|theta| h) <= 1 a tail is z^j sum_i z^(i - j) w_i,

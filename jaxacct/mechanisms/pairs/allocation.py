@@ -5,19 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct._types import PyTree
 from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
-from jaxacct.mechanisms.allocation.sums import sum_of_ratios
+from jaxacct.mechanisms.allocation.sums import SumBounds, sum_of_ratios
 from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
@@ -28,7 +27,10 @@ Masses = tuple[np.ndarray, np.ndarray, np.ndarray]
 ATOMS = 4096
 """Of a table."""
 
-_MOST = 2**20  # batches
+_MOST = 2**20
+BATCHES = (_validate.count, functools.partial(_validate.at_most, _MOST))
+"""Checks of the number of batches of an epoch."""
+
 _KEPT = 256  # settings
 _FAINT = 0.03  # losses of an epoch that are turned round
 
@@ -105,7 +107,6 @@ def without_zeros(pair: AllocationPair) -> AllocationPair:
     P has more of them then, some 1e-20, and no less of anything. A ratio of 0 turned round is an infinite loss.
     """
     losses, p, q = (part.values for part in (pair.losses, pair.p, pair.q))
-    xp = array_module(losses)
     least = xp.where((q > 0) & (losses > -np.inf), losses, np.inf).min(-1, keepdims=True)
     empty = (losses == -np.inf) & (q > 0)
     p = xp.where(empty, q * xp.exp(least) * (1.0 + 8.0 * UNIT), p)
@@ -117,11 +118,9 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 
     def divergence(pair: AllocationPair) -> Array:
         losses, p = pair.losses.values, pair.p.values
-        xp = array_module(losses)
         return xp.where(p > 0, p * xp.clip(losses, -1e3, 1e3), 0.0).sum(-1)
 
     one, other = divergence(first), divergence(second)
-    xp = array_module(one)
     chosen = one >= other
     losses, p, q = jax.tree.map(
         lambda x, y: xp.where(chosen[..., None], x, y), *((pair.losses, pair.p, pair.q) for pair in (first, second))
@@ -139,7 +138,7 @@ def _table(
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _bounds(structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
+def _bounds(structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> SumBounds | None:
     """Both directions, from above and from below, read these."""
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):

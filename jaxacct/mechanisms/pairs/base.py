@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, by_first, shared
+from jaxacct._numerics.arrays import Array, Real, by_first, shared, xp
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._types import Float64
 
@@ -129,7 +129,6 @@ def mirrored(tails: Tails, where: Array) -> Tails:
     differ by it.
     """
     p_above, p_below, q_above, q_below, error = tails
-    xp = array_module(where, p_above)
     return Tails(
         xp.where(where, q_below, p_above),
         xp.where(where, q_above, p_below),
@@ -141,13 +140,12 @@ def mirrored(tails: Tails, where: Array) -> Tails:
 
 def two_sides(right: Array, small: Array) -> tuple[Array, Array]:
     """The probabilities above and below, from the smaller of the two, which is that above where ``right``."""
-    xp, large = array_module(right, small), 1.0 - small
+    large = 1.0 - small
     return xp.where(right, small, large), xp.where(right, large, small)
 
 
 def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
     """``tails``, but where every loss is above (``under``), or none is (``over``), 0 and 1."""
-    xp = array_module(under, over, tails.p_above)
     settled = lambda side, low: xp.where(under, low, xp.where(over, 1.0 - low, side))  # noqa: E731
     p_above, p_below, q_above, q_below, error = tails
     return Tails(settled(p_above, 1.0), settled(p_below, 0.0), settled(q_above, 1.0), settled(q_below, 0.0), error)
@@ -157,7 +155,6 @@ def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
 def sorted_survey(pair: Pair) -> Survey:
     """The pair's survey, sorted by loss. Points without mass say nothing of where mass is, and lie at the last one."""
     losses, log_masses = pair.survey()
-    xp = array_module(losses)
     massive = log_masses > -np.inf
     largest = xp.where(massive, losses, -np.inf).max(-1, keepdims=True)
     losses = xp.where(massive, losses, xp.where(xp.isfinite(largest), largest, 1.0))
@@ -166,7 +163,6 @@ def sorted_survey(pair: Pair) -> Survey:
 
 def rest_at_zero(losses: Array, log_masses: Array) -> Survey:
     """A survey whose masses do not sum up to 1: what is missing lies at the loss 0."""
-    xp = array_module(losses, log_masses)
     rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
     return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
 
@@ -186,7 +182,7 @@ def quadrature(
     """
     nodes, logs = [], []
     for low, high in pieces:
-        xp, half = array_module(low, high), 0.5 * (high - low)
+        half = 0.5 * (high - low)
         nodes.append(low + half * (1.0 + rule[0]))
         logs.append(log_density(nodes[-1]) + (xp.log(xp.maximum(half, 1e-300)) + np.log(rule[1])))
     return nodes, logs
@@ -200,4 +196,4 @@ def loss_room(error: Array, losses: Array) -> Array:
     (docs/proofs/one-run.md).
     """
     # A unit more than pairs claim, for the subtraction of the room itself.
-    return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)
+    return (error[..., None] + 9.0 * UNIT * xp.abs(losses)) * (1.0 + 2.0**-40)

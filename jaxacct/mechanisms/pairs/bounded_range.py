@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Edges, Survey, Tails, quadrature
@@ -37,7 +37,6 @@ class BoundedRangePair(BoundedLoss):
 
     def tails(self, losses: Edges) -> Tails:
         eps = column(self.epsilon)
-        xp = array_module(losses, eps)
         inside = xp.clip(losses, -eps, eps)
         down, up = xp.expm1(0.5 * (inside - eps)), xp.expm1(-0.5 * (inside + eps))
         scale = -xp.expm1(-eps)
@@ -50,7 +49,6 @@ class BoundedRangePair(BoundedLoss):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: Clenshaw-Curtis nodes."""
         eps = column(self.epsilon)
-        xp = array_module(eps)
         log_density = lambda loss: math.log(0.5) - 0.5 * (eps - loss) - xp.log(-xp.expm1(-eps))  # noqa: E731
         losses, logs = quadrature(self._pieces(), (_NODES, _WEIGHTS), log_density)
         return Survey(xp.concatenate(losses, -1), xp.concatenate(logs, -1))

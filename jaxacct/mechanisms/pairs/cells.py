@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, program, running_greatest, running_least, running_total, take
+from jaxacct._numerics.arrays import (
+    Array,
+    array_module,
+    program,
+    running_greatest,
+    running_least,
+    running_total,
+    take,
+    xp,
+)
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Tails
@@ -19,7 +28,6 @@ def cell_masses(tails: Tails) -> tuple[Array, Array, Array, Array]:
     and the tails in order. Tails at edges are off by up to eta each, so that they need not be in order where edges are
     close: an atom between two of them would lie in two cells. At the largest loss so far, none is further off.
     """
-    xp = array_module(tails.p_above)
     above = running_least(xp.stack([tails.p_above, tails.q_above]))
     below = running_greatest(xp.stack([tails.p_below, tails.q_below]))
     right = above[..., :-1] < below[..., 1:]
@@ -38,7 +46,6 @@ def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) 
     Cells of width h cost the weight in them times h^2, so their density goes with the cube root of that of the weight.
     ``losses`` are the sorted points of a rough law, shape ``(..., points)``; of ``weights`` only ratios matter.
     """
-    xp = array_module(losses)
     low, high = (end[..., None] for end in ends)
     at = xp.clip(losses, low, high)
     at = xp.concatenate([low, at, high], -1)
@@ -61,7 +68,6 @@ def with_edge(edges: Array, origin: Array) -> Array:
 
     An atom, or a kink, that is an edge costs nothing.
     """
-    xp = array_module(edges)
     origin = origin[..., None]
     nearest = first_least(xp.abs(edges[..., 1:-1] - origin))[..., None] + 1
     inside = (origin > edges[..., :1]) & (origin < edges[..., -1:])

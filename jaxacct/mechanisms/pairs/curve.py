@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, column, repeated
+from jaxacct._numerics.arrays import Array, column, repeated, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, total
@@ -43,7 +43,6 @@ class CurvePair(Pair):
     def _start(self) -> Array:
         """y0, to a few units; shape ``(..., 1)``."""
         divergence = column(self._divergence())
-        xp = array_module(divergence)
         # Pinsker; Bretagnolle and Huber 1979.
         variation = xp.minimum(xp.sqrt(0.5 * divergence), xp.sqrt(-xp.expm1(-divergence)))
 
@@ -60,7 +59,6 @@ class CurvePair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         start = self._start()
-        xp = array_module(losses, start)
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
         _, g = self._at(y)
         p, q, not_p, not_q = xp.exp(-y), xp.exp(-g), -xp.expm1(-y), -xp.expm1(-g)
@@ -74,7 +72,6 @@ class CurvePair(Pair):
 
     def survey(self) -> Survey:
         start = self._start()
-        xp = array_module(start)
         y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3
         _, g = self._at(y)
         loss, _ = self._at(0.5 * (y[..., 1:] + y[..., :-1]))
@@ -99,13 +96,12 @@ class ConcentratedPair(CurvePair):
     def _at(self, y: Array) -> tuple[Array, Array]:
         """With a - 1 = b = sqrt(y / rho)."""
         rho = column(self.rho)
-        b = array_module(y, rho).sqrt(y / rho)
+        b = xp.sqrt(y / rho)
         return rho * (1.0 + 2.0 * b) - log1p(1.0 / b), rho * (1.0 + b) ** 2
 
     def _locate(self, losses: Array, start: Array) -> Array:
         """Newton's method from the left on rho (1 + 2 b) - log(1 + 1 / b), which is increasing and concave in b."""
         rho = column(self.rho)
-        xp = array_module(losses, start, rho)
         floor = xp.sqrt(start / rho)
 
         def residual(b: Array) -> Array:
@@ -130,7 +126,7 @@ class ConcentratedPair(CurvePair):
 
     def loss_error(self) -> PerSetting:
         """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
-        reach = self.rho + 2.0 * array_module(self.rho).sqrt(_FAR * self.rho)
+        reach = self.rho + 2.0 * xp.sqrt(_FAR * self.rho)
         return UNIT * 64.0 * (2.0 * reach + 1.0)
 
 

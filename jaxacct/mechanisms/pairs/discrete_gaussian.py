@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, collected, column, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, collected, column, logsumexp, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, two_sides
@@ -70,7 +70,6 @@ class DiscreteGaussianPair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         sigma, gap = column(self.sigma), column(self.sensitivity)
-        xp = array_module(sigma, gap, losses)
         last = xp.floor(losses * (sigma**2 / gap) + 0.5 * gap)
         last = xp.clip(last, -_FARTHEST, _FARTHEST)
         # Pr[X > n] and Pr[X <= n], the smaller one with its relative accuracy; the sum from 1 is that of one side.
@@ -106,7 +105,6 @@ class DiscreteGaussianPair(Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: every integer, or every few of them."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
-        xp = array_module(sigma, gap)
         away = np.arange(-_POINTS, _POINTS + 1.0) * xp.maximum(xp.ceil(REACH * sigma / _POINTS), 1.0)
         log_weight = -0.5 * (away / sigma) ** 2
         return Survey((away + 0.5 * gap) * gap / sigma**2, log_weight - logsumexp(log_weight)[..., None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, array_module, column, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, quotient_up
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends, two_sides
@@ -32,7 +32,6 @@ class DiscreteLaplacePair(Pair):
     def _sides(self, n: Array) -> tuple[Array, Array]:
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""
         scale = column(self.scale)
-        xp = array_module(scale, n)
         # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
         return two_sides(n >= 0, xp.exp(-xp.where(n >= 0, n + 1.0, -n) / scale) / (1.0 + xp.exp(-1.0 / scale)))
 
@@ -60,7 +59,6 @@ class DiscreteLaplacePair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         scale, gap = column(self.scale), column(self.sensitivity)
-        xp = array_module(scale, gap, losses)
         last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
         last = xp.clip(last, 0.0, gap - 1.0)
         p_above, p_below = self._sides(last - gap)
@@ -73,7 +71,6 @@ class DiscreteLaplacePair(Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: up to 257 atoms, that hold what lies between them."""
         scale, gap = column(self.scale), column(self.sensitivity)
-        xp = array_module(scale, gap)
         x = xp.round(_GRID * gap)
         above, below = self._sides(x - gap)
         # P(x[i-1] < X <= x[i]) where that is small on the side of the lower tail: x <= gap always.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumexp
+from jaxacct._numerics.arrays import Array, column, erfc, logsumexp, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -59,7 +59,6 @@ class GaussianPair(Rated, Pair):
     def tails(self, losses: Edges) -> Tails:
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         rest = column(self.rest)
-        xp = array_module(losses, noise, q, add)
         x = self._outcome(xp.where(add, -losses, losses))
         z0, z1 = x / noise, (x - 1.0) / noise
         (base_above, shift_above), (base_below, shift_below) = normal_tails(xp.stack([z0, z1]))
@@ -72,7 +71,6 @@ class GaussianPair(Rated, Pair):
 
     def sample(self) -> Sample:
         """What the pair is made of: the Gaussian mechanism itself, in the same direction."""
-        xp = array_module(self.noise, self.reverse)
         one = xp.ones_like(self.noise)
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
@@ -82,7 +80,6 @@ class GaussianPair(Rated, Pair):
 
     def survey(self) -> Survey:
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
-        xp = array_module(noise, q, add)
         rest = column(self.rest)
         loss = mixed_loss((xp.concatenate([Z * noise, 1.0 + Z * noise], -1) - 0.5) / noise**2, q, rest)
         mixture = xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1)
@@ -91,8 +88,8 @@ class GaussianPair(Rated, Pair):
 
     def max_loss(self) -> PerSetting:
         """log(1 / (1 - q)), rounded up, in the direction `add`, where P is the base; none in the other."""
-        largest = inflated(-log_rest(self.rate, self.rest), 32.0 * UNIT)
-        return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
+        largest = inflated(-log_rest(column(self.rate), column(self.rest))[..., 0], 32.0 * UNIT)  # shaped as in losses
+        return xp.where(self.reverse > 0.5, largest, np.inf)
 
     def gaussian_mu(self) -> PerSetting:
         """mu-GDP dominates at every epsilon: a hockey stick is convex in the pair, and Q against Q has none."""
@@ -100,7 +97,6 @@ class GaussianPair(Rated, Pair):
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
-        xp = array_module(order, self.noise, self.rate)
         whole = 0.5 * order * (order - 1.0) / self.noise**2
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(self.rate, self.rest), xp.log(self.rate) + whole) + 1e-14
 
@@ -110,7 +106,6 @@ class GaussianPair(Rated, Pair):
         With g = e^eps it is q G(1 + (g - 1) / q) for `remove` (Balle, Barthe, Gaboardi 2018, Theorem 2), and for `add`
         D G(g q / D), D = q (1 - x), x = (1 - q) (g - 1) / q, or 0 where D <= 0: docs/proofs/parameters.md, lemma 5.
         """
-        xp = array_module(epsilon, self.noise, self.rate, self.reverse)
         add, q, rest = self.reverse > 0.5, self.rate, self.rest
         mu = inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT * (1.0 if upper else -1.0))
         ratio = xp.expm1(xp.minimum(epsilon, 30.0)) / q
@@ -129,8 +124,8 @@ class GaussianPair(Rated, Pair):
 
     def anchor(self) -> PerSetting:
         """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
-        loss = mixed_loss(-0.5 / self.noise**2, self.rate, self.rest)
-        return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
+        loss = xp.log1p(self.rate * xp.expm1(-0.5 / self.noise**2))
+        return xp.where(self.reverse > 0.5, -loss, loss)
 
     def loss_error(self) -> PerSetting:
         """Backward error of ``_outcome``, where a float64 can weigh it, and of the parameters.
@@ -138,10 +133,10 @@ class GaussianPair(Rated, Pair):
         docs/proofs/parameters.md, lemma 4.
         """
         reach = REACH * self.noise + 1.5
-        own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
+        own = xp.where(self.rest == 0.0, 0.0, 24.0)
         return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:
     """P(N(0,1) > z) and P(N(0,1) <= z), the smaller of the two with full relative accuracy."""
-    return two_sides(z > 0, 0.5 * erfc(array_module(z).abs(z) * (0.5**0.5)))
+    return two_sides(z > 0, 0.5 * erfc(xp.abs(z) * (0.5**0.5)))

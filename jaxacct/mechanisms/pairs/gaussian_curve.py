@@ -8,7 +8,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, Real, array_module, erfc
+from jaxacct._numerics.arrays import Array, Real, array_module, erfc, xp
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -78,7 +78,6 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
 @np.errstate(all="ignore")
 def log_inverse(mu: Array, log_delta: Array) -> Array:
     """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
-    xp = array_module(mu, log_delta)
 
     def above(epsilon: Array) -> tuple[Array, Array]:
         excess = _log_delta(mu, epsilon) - log_delta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends, legendre_rule, quadrature
@@ -19,7 +19,7 @@ class BoundedLoss(Pair):
 
     def max_loss(self) -> PerSetting:
         """eps."""
-        return array_module(self.epsilon).asarray(self.epsilon)
+        return xp.asarray(self.epsilon)
 
     def loss_error(self) -> PerSetting:
         """The rounding of eps, and those of eps - l and eps + l, which count as one of the loss."""
@@ -28,7 +28,7 @@ class BoundedLoss(Pair):
     def _pieces(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Two intervals of losses for a survey; what is 80 nats below eps weighs nothing."""
         eps = column(self.epsilon)
-        split = array_module(eps).maximum(-eps, eps - 80.0)
+        split = xp.maximum(-eps, eps - 80.0)
         return (-eps, split), (split, eps)
 
 
@@ -48,7 +48,6 @@ class LaplacePair(BoundedLoss):
     def tails(self, losses: Edges) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the formulas of the docstring, cancelled by hand nowhere."""
         eps = column(self.epsilon)
-        xp = array_module(losses, eps)
         inside = xp.clip(losses, -eps, eps)
         p_below = 0.5 * xp.exp(-0.5 * (eps - inside))
         q_above = 0.5 * xp.exp(-0.5 * (eps + inside))
@@ -59,7 +58,6 @@ class LaplacePair(BoundedLoss):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
         eps = column(self.epsilon)
-        xp = array_module(eps)
         losses, logs = quadrature(
             self._pieces(), legendre_rule(_NODES), lambda loss: math.log(0.25) - 0.5 * (eps - loss)
         )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, shared, stopped
-from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, shared, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_STEP, LOG_WEIGHT, REACH, Z, normal_tails
+from jaxacct.mechanisms.pairs.mixture_loss import components, flat, log_ratio, mixture_tails, outcome_of, survey_points
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
-_ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
 
 
@@ -23,8 +22,7 @@ class MixturePair(Pair):
 
     The components of sensitivity 0 are a mixture of P with Q, that is sampling (see ``SampledPair``). What is left
     has the loss M(x) = log sum_i v_i exp(y_i), y_i = (s_i x - s_i^2 / 2) / s^2, v_i = w_i / rate: convex and strictly
-    increasing. Its inverse is found by Newton's method from the right, which never overshoots; the residual is
-    checked, and an outcome that is not accurate becomes NaN (so that bounds fail closed).
+    increasing.
 
     Attributes:
         noise: s; float64.
@@ -44,8 +42,7 @@ class MixturePair(Pair):
 
         Sums of k weights and their quotients: each is off by 2 k + 2 units.
         """
-        xp = array_module(*self.sensitivities, *self.weights)
-        s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
+        s, w = components(self.sensitivities, self.weights)
         moving = xp.where(s > 0, w, 0.0)
         total, still = moving.sum(-1), xp.where(s > 0, 0.0, w).sum(-1)
         return s, moving / total[..., None], Rate(total / (total + still), still / (total + still))
@@ -58,33 +55,21 @@ class MixturePair(Pair):
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
         noise = column(self.noise)
         m = inner_loss(losses, column(rate.value), column(rate.rest))
-        xp = array_module(m, noise, s, v)
-        goal = xp.where(xp.isfinite(m), m, 0.0)
-        # The solution is a constant to derivatives: those of one more Newton step are the right ones.
-        x = _solved(*(stopped(value) for value in (goal, s, v, noise)))
-        value, slope = _moving_loss(x, s, v, noise)
-        better = x - (value - goal) / slope
-        off = xp.abs(_moving_loss(better, s, v, noise)[0] - goal)
-        better = xp.where(off <= _ACCEPTED * roundings(better, goal, s, noise), better, np.nan)
-        return xp.where(m == -np.inf, -np.inf, better)
+        x = outcome_of(log_ratio, xp.where(xp.isfinite(m), m, 0.0), s, v, noise, _ACCEPTED)
+        return xp.where(m == -np.inf, -np.inf, x)
 
     def tails(self, losses: Edges) -> Tails:
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
-        xp = array_module(losses, noise, add, s, v)
         x = self._outcome(xp.where(add, -losses, losses), s, v, rate)
         z0 = x / noise
-        base_above, base_below = normal_tails(z0)
-        moved = normal_tails((x[..., None] - s[..., None, :]) / noise[..., None])
+        base, moved = normal_tails(z0), mixture_tails(x, s, v, noise)
         share, rest, largest = column(rate.value), column(rate.rest), s.max(-1)[..., None]
-        mix_above, mix_below = (
-            rest * base + share * (v[..., None, :] * side).sum(-1)
-            for base, side in zip((base_above, base_below), moved, strict=True)
-        )
+        above, below = (rest * one + share * other for one, other in zip(base, moved, strict=True))
         # As in GaussianPair; the sum of k terms adds a roundoff a term, and weights are off as well.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), REACH + 2.0)
         error = UNIT * (24.0 + 4.0 * s.shape[-1] + 2.0 * self._units() + 8.0 * larger**2)
-        return mirrored(Tails(mix_above, mix_below, base_above, base_below, error), add)
+        return mirrored(Tails(above, below, *base, error), add)
 
     def survey(self) -> Survey:
         noise, add = column(self.noise), column(self.reverse) > 0.5
@@ -101,25 +86,22 @@ class MixturePair(Pair):
                 return Survey(np.where(add, -loss, loss), base + np.where(add, 0.0, loss))
         # The base is a component that does not move; points of one component follow one another.
         shifts = xp.concatenate([xp.zeros_like(s[..., :1]), s], -1)
-        outcomes = shifts[..., None] + noise[..., None] * Z
         weights = xp.concatenate([column(log_rest(*rate)), xp.log(column(rate.value) * v)], -1)
-        mixture, base = weights[..., None] + LOG_WEIGHT, np.full(s.shape[-1] + 1, -np.inf)
-        base[0] = 0.0
-        base = xp.where(add[..., None], base[:, None] + LOG_WEIGHT, mixture)
-        flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
-        loss = self._loss_at(flat(outcomes))
-        return Survey(xp.where(add, -loss, loss), flat(base))
+        only = np.where(np.arange(s.shape[-1] + 1) == 0, 0.0, -np.inf)
+        masses = xp.where(add[..., None], only[:, None] + LOG_WEIGHT, weights[..., None] + LOG_WEIGHT)
+        loss = self._loss_at(survey_points(shifts, noise))
+        return Survey(xp.where(add, -loss, loss), flat(masses))
 
     def _loss_at(self, outcomes: Array) -> Array:
         """log dP/dQ, or of the reverse its negative."""
         s, v, rate = self._components()
-        return mixed_loss(_moving_loss(outcomes, s, v, column(self.noise))[0], column(rate.value), column(rate.rest))
+        return mixed_loss(log_ratio(outcomes, s, v, column(self.noise))[0], column(rate.value), column(rate.rest))
 
     def max_loss(self) -> PerSetting:
         """-log of the weight of sensitivity 0, rounded up, in the direction `add`, where P is the base; or none."""
         least = log_rest(*self._components()[2])
         largest = inflated(-least, (16.0 + 2.0 * self._units()) * UNIT)
-        return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
+        return xp.where(self.reverse > 0.5, largest, np.inf)
 
     def loss_error(self) -> PerSetting:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh, and the weights'."""
@@ -130,43 +112,6 @@ class MixturePair(Pair):
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         s, v, rate = self._components()
-        xp = array_module(order, s, v)
         whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
-
-
-@shared
-def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Array]:
-    """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
-    s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
-    xp = array_module(x, s, v, noise)
-    y = xp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
-    logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
-    far = logsumexp(logs)
-    near = log1p((v * xp.expm1(xp.clip(y, -0.6, 0.6))).sum(-1))
-    slope = (xp.exp(logs - far[..., None]) * s).sum(-1) / noise[..., 0] ** 2
-    return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
-
-
-def roundings(x: Array, goal: Array, s: Array, noise: Array) -> Array:
-    """A unit of the size of a loss's terms: a relative error of x moves the loss by that of its steepest line."""
-    xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
-    return UNIT * (1.0 + xp.abs(goal) + largest * (xp.abs(x) + largest) / noise**2)
-
-
-def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
-    """The root of M(x) = goal, or whatever Newton's method has after 64 steps."""
-    # Jensen: M is above the weighted mean of its lines, so the root lies left of that line's.
-    start = (goal * noise**2 + 0.5 * (v * s**2).sum(-1)[..., None]) / (v * s).sum(-1)[..., None]
-
-    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        x, value, slope = state
-        x = x - (value - goal) / slope
-        return x, *_moving_loss(x, s, v, noise)
-
-    def finished(state: tuple[Array, Array, Array]) -> Array:
-        x, value, _ = state
-        return ~(array_module(value).abs(value - goal) > _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
-
-    return iterated(newton, (start, *_moving_loss(start, s, v, noise)), finished, _ITERATIONS)[0]

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.rounding import EPS, inflated
 
 
@@ -41,7 +41,6 @@ def _compiled(formula: Callable[..., Array], *numbers: Array) -> Array:
 
 def delta_of(parameter: Array, epsilon: Array, log_delta: Callable[[Array, Array], Array]) -> Array:
     """exp(log_delta(parameter, epsilon)) where both make sense, rounded up (inside ``enable_x64``)."""
-    xp = array_module(parameter, epsilon)
     good = (parameter > 0) & (parameter < np.inf) & (epsilon >= 0) & (epsilon < np.inf)
     value = inflated(xp.exp(log_delta(xp.where(good, parameter, 1.0), xp.where(good, epsilon, 1.0))), 4 * EPS)
     # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
@@ -53,7 +52,6 @@ def delta_of(parameter: Array, epsilon: Array, log_delta: Callable[[Array, Array
 
 def epsilon_of(parameter: Array, delta: Array, from_log: Callable[[Array, Array], Array]) -> Array:
     """from_log(parameter, log delta), an epsilon, where both make sense (inside ``enable_x64``)."""
-    xp = array_module(parameter, delta)
     good = (parameter > 0) & (parameter < np.inf) & (delta > 0) & (delta < 1)
     value = from_log(xp.where(good, parameter, 1.0), xp.log(xp.where(good, delta, 0.5)))
     perfect = (parameter == 0) & (delta >= 0) | ((parameter >= 0) & (delta >= 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import PerSetting
@@ -30,7 +30,6 @@ class ResponsePair(Tabulated):
 
     def atoms(self) -> Atoms:
         """The five atoms of the class's docstring."""
-        xp = array_module(self.epsilon, self.categories, self.delta)
         eps, k, delta = xp.broadcast_arrays(self.epsilon, self.categories, self.delta)
         small = xp.exp(-eps)
         truth = (1.0 - delta) / (1.0 + (k - 1.0) * small)
@@ -52,4 +51,4 @@ class ResponsePair(Tabulated):
 
     def anchor(self) -> PerSetting:
         """The atom at eps."""
-        return array_module(self.epsilon).asarray(self.epsilon)
+        return xp.asarray(self.epsilon)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
@@ -37,7 +37,6 @@ class RevealedPair(Pair):
     def tails(self, losses: Edges) -> Tails:
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
         second = _REVEALED if self.second is None else self.second.tails(losses)
-        xp = array_module(first.error, second[4])
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
         return Tails(*mixed, error=xp.maximum(first.error, second[4]) + column(self.doubt) + 4.0 * UNIT)
 
@@ -47,15 +46,14 @@ class RevealedPair(Pair):
         found = []
         for pair, share in parts:
             losses, log_masses = pair.survey()
-            found.append((losses, log_masses + array_module(losses, share).log(column(share))))
+            found.append((losses, log_masses + xp.log(column(share))))
         shape = np.broadcast_shapes(*(x.shape[:-1] for both in found for x in both))
-        xp = array_module(*(x for both in found for x in both))
         wide = [[xp.broadcast_to(x, (*shape, x.shape[-1])) for x in side] for side in zip(*found, strict=True)]
         return Survey(*(xp.concatenate(side, -1) for side in wide))
 
     def _larger(self, name: str) -> Array:
         first, second = getattr(self.first, name)(), getattr(self.second, name)()
-        return array_module(first, second).maximum(first, second) + 0.0 * self.weight
+        return xp.maximum(first, second) + 0.0 * self.weight
 
     def max_loss(self) -> PerSetting:
         """The larger one."""
@@ -72,7 +70,6 @@ class RevealedPair(Pair):
         if self.second is None:
             return np.inf + 0.0 * (order + self.weight)
         first, second = self.first.log_moment(order), self.second.log_moment(order)
-        xp = array_module(first, second)
         return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.weight) + first, xp.log(self.weight) + second) + 1e-11
 
     def loss_error(self) -> PerSetting:
@@ -109,7 +106,6 @@ class RescaledPair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         inner = self.pair.tails(losses - column(self.offset))
-        xp = array_module(inner.error, self.offset)
         scale = column(xp.exp(-self.offset))
         error = inner.error + column(self.doubt + 4.0 * UNIT * (1.0 + xp.abs(self.offset)))
         return Tails(inner.p_above, inner.p_below, scale * inner.q_above, scale * inner.q_below, error)
@@ -121,17 +117,16 @@ class RescaledPair(Pair):
     def max_loss(self) -> PerSetting:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; rounded up."""
         found = self.pair.max_loss() + self.offset + self.doubt
-        return found + 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
+        return found + 4.0 * UNIT * (1.0 + xp.abs(self.offset))
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
-        xp = array_module(order, self.offset)
         moved, room = (order - 1.0) * self.offset, xp.abs(order - 1.0) * self.doubt
         return self.pair.log_moment(order) + moved + room + 4.0 * UNIT * (1.0 + xp.abs(moved))
 
     def loss_error(self) -> PerSetting:
         """That of the pair and of the offset, and what subtracting it loses of a loss of its size."""
-        offset = array_module(self.offset).abs(self.offset)
+        offset = xp.abs(self.offset)
         return self.pair.loss_error() + self.doubt + 16.0 * UNIT * (1.0 + offset)
 
     def infinity(self) -> PerSetting:

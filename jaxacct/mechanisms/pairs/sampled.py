@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
@@ -50,13 +50,11 @@ class SampledPair(Rated, Pair):
 
     def tails(self, losses: Edges) -> Tails:
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
-        xp = array_module(losses, q, add)
         m = inner_loss(xp.where(add, -losses, losses), q, rest)
         m = xp.where(add, -m, m)
         inner = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
         # Out of range: below every loss (remove), where even L = -inf counts as above, or above every loss (add).
         p_above, p_below, q_above, q_below, error = beyond_ends(inner, m == -np.inf, m == np.inf)
-        xp = array_module(m, p_above)
         error = xp.where(xp.isinf(m), 0.0, error)  # 0 and 1 are exact
         mixed_above, mixed_below = q * p_above + rest * q_above, q * p_below + rest * q_below
         backwards_above, backwards_below = rest * p_above + q * q_above, rest * p_below + q * q_below
@@ -93,7 +91,6 @@ class SampledPair(Rated, Pair):
         """That of the inner pair; see :class:`jaxacct.mechanisms.pairs.table.Window`."""
         inner = self.inner.window(log_share)
         rate, still, add = self.rate, self.rest, self.reverse > 0.5
-        xp = array_module(rate, inner.rest_p)
         p, q = inner.rest_p, inner.rest_q
         mixed, backwards = rate * p + still * q, still * p + rate * q
         rest = (inflated(xp.where(add, x, y), (8.0 + 2.0 * RATE_UNITS) * UNIT) for x, y in ((p, mixed), (backwards, q)))
@@ -102,7 +99,6 @@ class SampledPair(Rated, Pair):
     def _mixed(self, inner: Atoms) -> Atoms:
         """The atoms of the sample from those of the inner pair."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
-        xp = array_module(q, add, inner.losses)
         # What underflows stays something, too small to be taken at its word.
         least = xp.where(inner.p + inner.q > 0, LEAST, 0.0)
         mixed, backwards = q * inner.p + rest * inner.q, rest * inner.p + q * inner.q
@@ -119,13 +115,12 @@ class SampledPair(Rated, Pair):
 
     def _outer(self, loss: Array, rate: Array, rest: Array, add: Array) -> Array:
         """The loss on a sample where the inner one is ``loss``."""
-        straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate, rest)
-        return array_module(straight, add).where(add, -straight, straight)
+        straight = mixed_loss(xp.where(add, -loss, loss), rate, rest)
+        return xp.where(add, -straight, straight)
 
     def survey(self) -> Survey:
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         inner = self.inner.survey()
-        xp = array_module(q, add, inner.losses)
         losses = self._outer(inner.losses, q, rest, add)
         # Q has exp(-L) times the mass of P; what the survey of P does not see of Q lies at the lowest loss.
         log_q = inner.log_masses - inner.losses
@@ -140,9 +135,8 @@ class SampledPair(Rated, Pair):
     def max_loss(self) -> PerSetting:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; at most log(1 / (1 - rate)) in the direction `add`."""
         largest, add = self.inner.max_loss(), self.reverse > 0.5
-        xp = array_module(largest, add)
         found = mixed_loss_up(xp.where(add, -largest, largest), self.rate, self.rest, add)
-        return array_module(found, add).where(add, -found, found)
+        return xp.where(add, -found, found)
 
     def loss_error(self) -> PerSetting:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
@@ -151,7 +145,7 @@ class SampledPair(Rated, Pair):
     def infinity(self) -> PerSetting:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
         straight = deflated(self.rate * self.inner.infinity(), (2.0 + RATE_UNITS) * UNIT)
-        return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rest > 0.0), 0.0, straight)
+        return xp.where((self.reverse > 0.5) & (self.rest > 0.0), 0.0, straight)
 
     def anchor(self) -> PerSetting:
         """The image of the inner one."""

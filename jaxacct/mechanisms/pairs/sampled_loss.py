@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair
@@ -50,10 +50,10 @@ def all_records(pair: Rated) -> Array:
     return (pair.rate == 1.0) & (pair.rest == 0.0)
 
 
+@shared
 @np.errstate(all="ignore")
 def log_rest(rate: Array, rest: Array) -> Array:
     """log(1 - rate), to 16 units of itself: neither of its two expressions cancels where it is used."""
-    xp = array_module(rate, rest)
     most = xp.asarray(rest < 0.5)
     return xp.where(most, xp.log(rest), log1p(-xp.where(most, 0.5, rate)))
 
@@ -62,7 +62,6 @@ def log_rest(rate: Array, rest: Array) -> Array:
 @np.errstate(all="ignore")
 def mixed_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """log(rest + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""
-    xp = array_module(loss, rate)
     is_near = _near(loss, rate)
     near = log1p(rate * xp.expm1(xp.where(is_near, loss, 0.0)))
     far = xp.logaddexp(log_rest(rate, rest), xp.log(rate) + loss)
@@ -77,7 +76,6 @@ def _near(loss: Array, rate: Array) -> Array:
 @np.errstate(all="ignore")
 def _rounding(loss: Array, rate: Array, found: Array) -> Array:
     """A bound on how far ``found``, the ``mixed_loss`` of ``loss``, is off."""
-    xp = array_module(loss, rate)
     size = 64.0 * xp.abs(found) + xp.where(_near(loss, rate), 0.0, 64.0 + 4.0 * xp.abs(xp.log(rate)))
     return xp.where(xp.isfinite(found), UNIT * size, 0.0)
 
@@ -85,7 +83,6 @@ def _rounding(loss: Array, rate: Array, found: Array) -> Array:
 @np.errstate(all="ignore")
 def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array | bool = False) -> Array:
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
-    xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)
     room = _rounding(loss, rate, found)
     return xp.where(rest == 0.0, loss, found + xp.where(down, -room, room))
@@ -98,7 +95,6 @@ def mixed_loss_error(loss: Array, off: Real, rate: Array, found: Array) -> Array
     The derivative in the loss is the share of ``rate e^loss`` in its sum: the rate itself, or next to it, for losses
     near 0.
     """
-    xp = array_module(loss, rate)
     slope = xp.exp(xp.minimum(xp.log(rate) + loss + off - found, 0.0)) * (1.0 + 1e-9)
     return xp.where(xp.isfinite(found), slope * off, 0.0) + _rounding(loss, rate, found)
 
@@ -111,11 +107,10 @@ def inner_loss(loss: Array, rate: Array, rest: Array) -> Array:
     Exact for a loss that is off by at most 160 units, and 6 of itself (lemma 3). A loss near 0 keeps its relative
     accuracy for tiny rates; below -0.6, exp(loss) - rest does not cancel where 1 + expm1(loss) / rate does.
     """
-    xp = array_module(loss, rate)
     ratio = xp.expm1(xp.minimum(loss, _HIGH)) / rate
-    near = xp.where(ratio > -1.0, log1p(xp.maximum(ratio, -1.0)), -xp.inf)
+    near = xp.where(ratio > -1.0, log1p(xp.maximum(ratio, -1.0)), -np.inf)
     high = loss - xp.log(rate) + log1p(-rest * xp.exp(-xp.maximum(loss, _HIGH)))
     left = xp.exp(xp.minimum(loss, 0.0)) - rest
-    low = xp.where(left > 0, xp.log(xp.where(left > 0, left, 1.0) / rate), -xp.inf)
+    low = xp.where(left > 0, xp.log(xp.where(left > 0, left, 1.0) / rate), -np.inf)
     found = xp.where(loss > _HIGH, high, xp.where(loss < _LOW, low, near))
     return xp.where(rest == 0.0, loss, found)

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, column, logsumexp, ranks, shared, take
+from jaxacct._numerics.arrays import Array, Real, array_module, column, logsumexp, ranks, shared, take, xp
 from jaxacct._numerics.manual_axes import scan
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -84,7 +84,6 @@ class SkellamPair(Pair):
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)
-        xp = array_module(logs, losses)
         weights = xp.exp(logs)
         after = xp.flip(xp.cumsum(xp.flip(weights[..., 1:], -1), -1), -1)
         # What lies beyond the window, or is no normal number.
@@ -139,7 +138,6 @@ class SkellamPair(Pair):
         size = self._size()
         mu, gap = column(self.mu), column(self.sensitivity)
         logs, _ = self._logs(size)
-        xp = array_module(logs)
         step = xp.ceil(_LIKELY * xp.sqrt(2.0 * mu) / _NEAR)
         rest = xp.minimum(size - gap, outcomes(mu, 0.0)) - _NEAR * step
         stride = xp.maximum(xp.floor(rest / (_POINTS - _NEAR)), 1.0)
@@ -160,7 +158,6 @@ class SkellamPair(Pair):
         size = self._size(order)
         z, gap, a = 2.0 * column(self.mu), column(self.sensitivity), column(order)
         logs, log_error = self._logs(size)
-        xp = array_module(logs, a)
         # That of 0, and of all others twice.
         mass = logsumexp(xp.concatenate([logs, logs[..., 1:]], -1))[..., None]
         at, shifted = _window_logs(logs, gap)
@@ -188,12 +185,11 @@ class SkellamPair(Pair):
 def outcomes(mu: Array, gap: Real) -> Array:
     """A window that leaves out exp(-710) at most, by Bernstein's inequality, and room for the shift on either side."""
     third = _EXPONENT / 3.0
-    return 2.0 * gap + 2.0 + third + array_module(mu).sqrt(third**2 + 4.0 * _EXPONENT * mu)
+    return 2.0 * gap + 2.0 + third + xp.sqrt(third**2 + 4.0 * _EXPONENT * mu)
 
 
 def _chernoff(z: Array, t: Array) -> Array:
     """An upper bound of log Pr[X >= t]: z (cosh u - 1) - u t with sinh u = t / z, for t > 0."""
-    xp = array_module(z, t)
     s = t / z
     # cosh u - 1 = s^2 / (1 + sqrt(1 + s^2)); where s^2 overflows, s itself is that.
     lifted = t * (s / (1.0 + xp.hypot(1.0, s)))
@@ -222,7 +218,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
 
     outcomes = np.arange(1.0, start + 1.0)
     _, ratios = scan(step, _first(mu, start), outcomes, reverse=True)
-    return array_module(mu).moveaxis(ratios, 0, -1)
+    return xp.moveaxis(ratios, 0, -1)
 
 
 def _first(mu: _Number, x: int) -> _Number:
@@ -233,7 +229,7 @@ def _first(mu: _Number, x: int) -> _Number:
 
 def _running_sums(values: _Kind) -> _Kind:
     """0, and the sums up to each entry of numbers of one sign: two short sums of the root's length, not a long one."""
-    xp, size = array_module(values), values.shape[-1]
+    size = values.shape[-1]
     width = math.isqrt(size) + 1
     padding = xp.zeros((*values.shape[:-1], width * width - size))
     blocks = xp.concatenate([values, padding], -1).reshape(*values.shape[:-1], width, width)
@@ -246,7 +242,6 @@ def _running_sums(values: _Kind) -> _Kind:
 
 def _at(logs: Array, x: Array) -> Array:
     """Entries for whole x of either sign, shape ``(..., n)``; those outside are the last."""
-    xp = array_module(logs, x)
     x = xp.where(xp.isnan(x), 0.0, xp.minimum(xp.abs(x), logs.shape[-1] - 1.0))
     return take(logs, x.astype(np.int64))
 
@@ -255,6 +250,5 @@ def _window_logs(logs: Array, gap: Array) -> tuple[Array, Array]:
     """log p(x) and log p(x - D) for x from -M to M; the second is -inf where x - D is outside."""
     size = logs.shape[-1] - 1
     x = np.arange(-size, size + 1.0)
-    xp = array_module(logs, gap)
     shifted = xp.where(xp.abs(x - gap) <= size, _at(logs, x - gap), -np.inf)
     return _at(logs, x + 0.0 * gap), shifted

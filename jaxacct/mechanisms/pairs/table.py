@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, column, pick, ranks, take
+from jaxacct._numerics.arrays import Array, Real, column, pick, ranks, take, xp
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
@@ -69,7 +69,6 @@ class Tabulated(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         atoms = self.atoms()
-        xp = array_module(atoms.losses, losses)
         at_most = ranks(atoms.losses, losses)
         # Comparisons hide a NaN parameter, sums do not.
         poison = 0.0 * (atoms.p.sum(-1) + atoms.q.sum(-1))[..., None]
@@ -85,7 +84,6 @@ class Tabulated(Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses, exactly."""
         atoms = self.atoms()
-        xp = array_module(atoms.losses)
         finite = xp.isfinite(atoms.losses)
         seen = finite & (atoms.p > 0)
         log_masses = xp.where(seen, xp.log(xp.where(seen, atoms.p, 1.0)), -np.inf)
@@ -94,19 +92,17 @@ class Tabulated(Pair):
     def max_loss(self) -> PerSetting:
         """The largest loss that has any probability; rounded up."""
         atoms = self.atoms()
-        xp = array_module(atoms.losses)
         largest = xp.where(atoms.p > 0, atoms.losses, -np.inf).max(-1)
         return xp.where(xp.isnan(atoms.p.sum(-1)), np.nan, largest + self.loss_error())
 
     def loss_error(self) -> PerSetting:
         """That of the atoms."""
         atoms = self.atoms()
-        return array_module(atoms.losses).broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
+        return xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
 
     def infinity(self) -> PerSetting:
         """The mass of the outcomes that Q never has."""
         atoms = self.atoms()
-        xp = array_module(atoms.losses)
         mass = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1)
         error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
         return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
@@ -114,7 +110,6 @@ class Tabulated(Pair):
     def anchor(self) -> PerSetting:
         """The heaviest atom's loss."""
         atoms = self.atoms()
-        xp = array_module(atoms.losses)
         finite = xp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
         heaviest = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
         return xp.where(xp.isfinite(heaviest), heaviest, 0.0)

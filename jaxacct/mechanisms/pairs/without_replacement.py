@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, rest_at_zero
 
@@ -31,13 +31,11 @@ class WithoutReplacementPair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         above, below = self.above.tails(losses), self.below.tails(losses)
-        xp = array_module(losses, above.p_above)
         return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two leave out lies at 0."""
         above, below = self.above.survey(), self.below.survey()
-        xp = array_module(above.losses, below.losses)
         losses = xp.concatenate([above.losses, below.losses], -1)
         kept = xp.concatenate([above.losses > 0.0, below.losses < 0.0], -1)
         log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
@@ -48,19 +46,19 @@ class WithoutReplacementPair(Pair):
 
     def loss_error(self) -> PerSetting:
         above, below = self.above.loss_error(), self.below.loss_error()
-        return array_module(above, below).maximum(above, below)
+        return xp.maximum(above, below)
 
     def gaussian_mu(self) -> PerSetting:
         """The larger one, where Gaussians dominate both; inf where none is known."""
         if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
             return np.inf + self._zero()
         above, below = self.above.gaussian_mu(), self.below.gaussian_mu()
-        return array_module(above, below).maximum(above, below)
+        return xp.maximum(above, below)
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         above, below = self.above.log_moment(order), self.below.log_moment(order)
-        return (1.0 + 1e-12) * array_module(above, below).logaddexp(above, below)
+        return (1.0 + 1e-12) * xp.logaddexp(above, below)
 
     def infinity(self) -> PerSetting:
         return self.above.infinity()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -20,7 +20,6 @@ _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
 
 def log_rest(x: Array) -> Array:
     """log(e^x - 1 - x); at 0 that of 1e-150."""
-    xp = array_module(x)
     small = xp.abs(x) < 1.0
     v = xp.where(small, x, 0.0)
     series = xp.ones_like(v)
@@ -36,12 +35,11 @@ def log_rest(x: Array) -> Array:
 def from_excess(log_excess: Array, order: Array, size: Array) -> Array:
     """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
     margin = ROUNDING + 2.0**-49 * size
-    return inflated(array_module(log_excess, size).logaddexp(0.0, log_excess + margin) / (order - 1.0), ROUNDING)
+    return inflated(xp.logaddexp(0.0, log_excess + margin) / (order - 1.0), ROUNDING)
 
 
 def guarded(value: Array, parameter: Array, order: Array) -> Array:
     """``value``, at least 1e-300, and infinite where a parameter or an order is invalid."""
-    xp = array_module(value, parameter, order)
     good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
     return xp.where(good, xp.maximum(value, _TINY), np.inf)
 

@@ -7,7 +7,7 @@ constant holds; (epsilon, delta)-DP is delta-approximate eps tanh(eps / 2)-zCDP.
 
 from __future__ import annotations
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.log1p import log1p
 
 UP = 1 + 2.0**-44
@@ -16,12 +16,11 @@ UP = 1 + 2.0**-44
 
 def rho_of_pure(epsilon: Array) -> Array:
     """The least rho of epsilon-DP, epsilon tanh(epsilon / 2)."""
-    return epsilon * array_module(epsilon).tanh(epsilon / 2) * UP
+    return epsilon * xp.tanh(epsilon / 2) * UP
 
 
 def rho_of_response(epsilon: Array, categories: Array) -> Array:
     """eps (e^eps - 1) / (e^eps + k - 1), with k of at most 2 + 2 exp(eps / 2)."""
-    xp = array_module(epsilon, categories)
     counted = xp.minimum(categories, 2 + 2 * xp.exp(xp.minimum(epsilon / 2, 300.0)))
     # Over e^eps: eps (1 - e^-eps) / (1 + (k - 1) e^-eps), which no epsilon overflows.
     return epsilon * -xp.expm1(-epsilon) / (1 + (counted - 1) * xp.exp(-epsilon)) * UP
@@ -29,7 +28,6 @@ def rho_of_response(epsilon: Array, categories: Array) -> Array:
 
 def rho_of_laplace(epsilon: Array) -> Array:
     """epsilon + exp(-epsilon) - 1; its series epsilon^2 / 2 (1 - epsilon / 3 (1 - ...)) where that cancels."""
-    xp = array_module(epsilon)
     small = xp.minimum(epsilon, 0.5)
     series = xp.ones_like(small)
     for k in range(18, 2, -1):
@@ -39,7 +37,6 @@ def rho_of_laplace(epsilon: Array) -> Array:
 
 def amplified(epsilon: Array, rate: Array) -> Array:
     """log(1 + rate (e^epsilon - 1)), the larger of both directions' largest losses; at most epsilon."""
-    xp = array_module(epsilon, rate)
     small = log1p(rate * xp.expm1(xp.minimum(epsilon, 700.0)))
     # What cancels here is at most of size epsilon, hence the absolute margin.
     large = epsilon + xp.log(rate + (1 - rate) * xp.exp(-epsilon)) + 2.0**-40 * (1 + epsilon)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -25,18 +25,17 @@ _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
 
 def largest(curves: list[Array]) -> Array:
     """The largest of curves of the same orders: the worst of several directions."""
-    return functools.reduce(array_module(curves).maximum, curves)
+    return functools.reduce(xp.maximum, curves)
 
 
 def unknown(order: Array) -> Array:
     """The bound of log E_Q[(P/Q)^order] where none is known."""
-    return array_module(order).full_like(order, np.inf)
+    return xp.full_like(order, np.inf)
 
 
 @np.errstate(all="ignore")
 def doubled(log_moment: Array) -> Array:
     """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
-    xp = array_module(log_moment)
     small = log1p(2.0 * xp.expm1(xp.minimum(log_moment, 1.0)))
     return inflated(xp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
 
@@ -55,7 +54,6 @@ def from_pair(pair: Pair, order: ArrayLike, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
-    xp = array_module(pair, a, moments)
     moments = xp.stack(xp.broadcast_arrays(*moments), -1)
     moments = xp.where(xp.isnan(moments), np.inf, moments)
     shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))

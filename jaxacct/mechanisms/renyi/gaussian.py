@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, Real, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -23,7 +23,6 @@ _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 
 def _log_expm1(c: Array) -> Array:
     """log(exp(c) - 1) for c > 0, without overflow."""
-    xp = array_module(c)
     small = xp.minimum(c, 30.0)
     return xp.where(c > 30, c + log1p(-xp.exp(-xp.maximum(c, 30.0))), xp.log(xp.expm1(small)))
 
@@ -34,7 +33,6 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     A is the mean of exp(k (k - 1) mu^2 / 2) over k ~ Binomial(order, rate) (Mironov, Talwar, Zhang 2019,
     section 3.1), so A - 1 is the mean of expm1 of it: every term is positive, and tiny rates lose no digits.
     """
-    xp = array_module(mu, rate, order)
     k = np.arange(log_binomial.shape[-1], dtype=np.float64)
     mu, rate, order = mu[..., None], rate[..., None], order[..., None]
     gain = _log_expm1(xp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
@@ -52,7 +50,6 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     Where w and b w are not small, the two parts are subtracted, and next to b = 0 and 1 little is left: it is rounded
     up by what they may have lost.
     """
-    xp = array_module(w, u, x, b)
     near = xp.abs(b * w) < 0.25
     near &= xp.abs(w) < 0.25
     v = xp.where(near, w, 0.0)
@@ -84,7 +81,6 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     b = order gives `remove`, b = 1 - order gives `add` (E_Q[w] = 0, so the subtraction changes nothing but
     the digits). What the trapezoid rule of step h errs by is docs/proofs/families.md, theorem 4.
     """
-    xp = array_module(mu, rate, b)
     mu, rate, b = mu[..., None], rate[..., None], b[..., None]
     reach = xp.sqrt(144 + 2 * xp.abs(b))  # the mass beyond is below exp(-72), whatever (1 + w)^b adds
     low, high = xp.minimum(b, 0.0) * mu - reach, xp.maximum(b, 2.0) * mu + reach

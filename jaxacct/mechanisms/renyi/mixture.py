@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -80,18 +80,24 @@ def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, rever
 _curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NODES)
 
 
-def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: ArrayLike = 1.0) -> Array:
+def mixture_divergence(
+    sigma: ArrayLike,
+    sensitivities: Sequence[ArrayLike],
+    weights: Sequence[ArrayLike],
+    order: ArrayLike,
+    relation: str,
+    rate: ArrayLike = 1.0,
+) -> Array:
     """The divergence of a `RandomSensitivityGaussian` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
 
     `add_or_remove` is the larger of both directions.
     """
-    leaves: PyTree = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
-    xp = array_module(leaves)
+    leaves: PyTree = (sigma, sensitivities, weights, order, rate)
     shape = np.broadcast_shapes(*settings_shapes(leaves))
-    noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
+    noise, moved, chances, orders, shares = flattened(leaves, shape, xp)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
-    weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
+    shifts = xp.stack([xp.zeros_like(shares), *moved], -1)
+    chances = xp.stack([1.0 - shares, *(shares * chance for chance in chances)], -1)
     directions = {"remove": [False], "add": [True]}.get(relation, [False, True])
-    found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
+    found = [_curve(noise, shifts, chances, orders, xp.full(noise.shape, side)) for side in directions]
     return largest(found).reshape(shape)

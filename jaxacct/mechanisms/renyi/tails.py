@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.cells import cell_masses
 from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.renyi.closed import ROUNDING
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
@@ -45,8 +46,8 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     tails = pair.tails(edges)
     eta = loss_error + 4.0 * UNIT * xp.abs(edges)
     low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
-    p, p_off = _upper_cells(tails.p_above, tails.p_below, tails.error)
-    q, q_off = _upper_cells(tails.q_above, tails.q_below, tails.error)
+    mass, off, _, _ = cell_masses(tails)
+    (p, q), (p_off, q_off) = mass + off, xp.where(mass > 0, 2.0 * off / xp.where(mass > 0, mass, 1.0), 1.0)
     at_low, at_high = log_power_excess(low, a), log_power_excess(high, a)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
@@ -78,7 +79,7 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
 
 def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
-    survey, xp = pair.survey(), array_module(pair)
+    survey = pair.survey()
     points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
     greatest = points.max(-1, keepdims=True)
     largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
@@ -93,20 +94,8 @@ def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
     return xp.concatenate([inner.reshape(*shape, -1), points[..., -1:]], -1)
 
 
-def _upper_cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
-    """The mass of each cell from the smaller tail, and its relative error."""
-    xp = array_module(above, below, error)
-    right = above[..., :-1] < below[..., 1:]
-    differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
-    mass = xp.maximum(differences, 0.0)
-    smaller = xp.where(right, above[..., :-1], below[..., 1:])
-    scale = 2.0 * smaller * xp.maximum(error[..., :-1], error[..., 1:])
-    return mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0)
-
-
 def log_power_excess(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
-    xp = array_module(loss, a)
     near = xp.abs(loss) < 1e-150
     safe = xp.where(near, 1.0, loss)
     moderate = xp.minimum(safe, _FARTHEST)
@@ -115,7 +104,7 @@ def log_power_excess(loss: Array, a: Array) -> Array:
 
 def table_divergence(pair: Tabulated, order: ArrayLike) -> Array:
     """log(sum p^a q^(1-a)) / (a - 1), from non-negative terms; inf if a loss may be."""
-    shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
+    shape = np.broadcast_shapes(*settings_shapes((pair, order)))
     return _of_table(*flattened((pair, order), shape, xp)).reshape(shape)
 
 

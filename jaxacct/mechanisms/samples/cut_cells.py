@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
+from jaxacct._numerics.arrays import Array, column, logsumexp, take, xp
 from jaxacct._numerics.binomial import Split
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
@@ -47,7 +47,6 @@ class Cells(NamedTuple):
 @np.errstate(all="ignore")
 def cells_of(rate: Array, split: Split, share: Array) -> Cells:
     """The cells for a ``share`` in [0, 1] (``docs/proofs/truncated-poisson.md``), of counts split at ``largest``."""
-    xp = array_module(rate, split.share, share)
     kept = rate * split.share
     moved = share * split.above * kept
     later, left = split.last + split.above, 1.0 - share * kept
@@ -77,14 +76,13 @@ def share_moved(noise: Array, rate: Array, split: Split) -> Array:
     often samples are cut.
     """
     second, third = _best_shares(noise, rate, split)
-    where = array_module(second, third).where
+    where = xp.where
     return where((second < 0.5) | (third < 0.5), second, where(third < 0.875, third, 1.0))
 
 
 def _best_shares(noise: Array, rate: Array, split: Split) -> Array:
     """The best for each of `_ORDERS`, along an axis in front."""
     noise, q, last, often = (column(x) for x in (noise, rate, split.last, split.above))
-    xp = array_module(noise, q, last)
     kept = q * column(split.share)
     moved = _SHARES * often * kept
     near = q + xp.where(last > 0.0, moved / last, xp.where(moved > 0.0, np.inf, 0.0))
@@ -96,7 +94,7 @@ def _best_shares(noise: Array, rate: Array, split: Split) -> Array:
     whole = xp.logaddexp(sizes[:, 0], sizes[:, 1])
     # A gain is no number to rely on next to a probability that underflows.
     whole = xp.where(((last > _LEAST) | (_SHARES == 0.0)) & ~xp.isnan(whole), whole, np.inf)
-    return xp.where(often[..., 0] > 0.0, xp.asarray(_SHARES)[first_least(whole)], 0.0)
+    return xp.where(often[..., 0] > 0.0, take(_SHARES, first_least(whole)), 0.0)
 
 
 def _log_moments(stays: Array, there: Array, square: Array) -> Array:
@@ -104,7 +102,6 @@ def _log_moments(stays: Array, there: Array, square: Array) -> Array:
 
     R is the ratio of N(m, 1) to Q = N(0, 1), and ``square`` is m^2.
     """
-    xp = array_module(stays, there, square)
     a, b, square = (x[..., None] for x in (xp.log(stays), xp.log(there), square))
     order, axes = _ORDERS.reshape(-1, *[1] * a.ndim), [1] * (a.ndim - 1)
     terms = _LOG_BINOMIALS.reshape(len(_ORDERS), *axes, -1) + xp.where(order > _TERMS, (order - _TERMS) * a, 0.0)

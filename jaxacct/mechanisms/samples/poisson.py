@@ -5,20 +5,18 @@ from __future__ import annotations
 import functools
 import operator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import at_hand
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
-from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
+from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate
 from jaxacct.mechanisms.randomized_response import ApproximateDP
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, sampled_moment
@@ -55,12 +53,11 @@ class PoissonSampled(Mechanism):
         ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
-    mechanism: Mechanism
-    rate: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    rate: ArrayLike = checked(_validate.rate)
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.rate(rate=self.rate)
+        super().__post_init__()
         depth = len(self._nesting()[0])
         if depth > MOST_NESTED:
             raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
@@ -91,7 +88,7 @@ class PoissonSampled(Mechanism):
         if isinstance(inner, PoissonSampled):
             # Divergences grow with the rate, so that a product that is rounded up bounds them.
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
-            rate = array_module(rate).minimum(rate, 1.0)
+            rate = xp.minimum(rate, 1.0)
             return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
         rate = nonnegative(self.rate, 1.0)
         known = inner._sampled_renyi(rate, order, relation)
@@ -133,12 +130,6 @@ class PoissonSampled(Mechanism):
         rare = rate < LEAST_RATE
         if xp is np and not rare.any():
             return inner_rare, inner_total
-        xp = np if at_hand(self, steps) else jnp
-        # NaN parameters or rates have no guarantee at all.
-        pairs = self._dominating("remove")
-        shape = np.broadcast_shapes(*settings_shapes(pairs))
-        leaves = jax.tree.leaves(flattened(pairs, shape, xp))
-        bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
-        valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
-        total = xp.where(rare & valid, inflated(whole_steps(steps) * rate, 2.0**-48), np.inf)
+        xp = np if at_hand(rates, steps) else jnp
+        total = xp.where(rare, inflated(xp.asarray(steps, np.float64) * rate, 2.0**-48), np.inf)
         return rare | inner_rare, xp.minimum(total, inner_total)

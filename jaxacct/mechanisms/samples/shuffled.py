@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
-from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
+from jaxacct.mechanisms.pairs.allocation import BATCHES, allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
@@ -44,13 +43,8 @@ class Shuffled(Mechanism):
         ValueError: a concrete number of batches that is not whole, or too large.
     """
 
-    mechanism: Mechanism
-    batches: ArrayLike
-
-    def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(batches=self.batches)
-        _validate.at_most(2.0**20, batches=self.batches)
+    mechanism: Mechanism = checked(as_mechanism)
+    batches: ArrayLike = checked(*BATCHES)
 
     @property
     def _symmetric(self) -> bool:
@@ -58,7 +52,7 @@ class Shuffled(Mechanism):
 
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         runs, t = whole_steps(steps), whole_number(self.batches)
-        runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
+        runs = xp.where(t >= 1.0, runs, np.nan)
         if relation == "replace":
             return [(self.mechanism._replaced(EVERY_RECORD), runs)]
         return self.mechanism._runs(relation, runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import Rate
@@ -39,7 +39,7 @@ class Subsample(Mechanism):
     def _noise_of_bounds(self) -> Array:
         """At most the noise multiplier, which dominates it, and so that its powers do not overflow."""
         noise = self._noise()
-        return array_module(noise).minimum(noise, _FAINTEST)
+        return xp.minimum(noise, _FAINTEST)
 
     def _refuse_special(self, relation: str) -> None:
         if relation not in ("remove", "add", "replace"):

@@ -9,7 +9,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
@@ -71,19 +71,17 @@ class TruncatedPoisson(Subsample):
     whether the sample is cut. The cells and their pairs are derived here.
     """
 
-    mechanism: Mechanism
-    rate: ArrayLike
-    largest: ArrayLike
-    records: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    rate: ArrayLike = checked(_validate.rate)
+    largest: ArrayLike = checked(_validate.count)
+    records: ArrayLike = checked(_validate.count)
     _instead = (
         ", whose cut depends on how many records there are; give TruncatedPoisson the product of the rates if the "
         "sample is cut once"
     )
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.rate(rate=self.rate)
-        _validate.count(largest=self.largest, records=self.records)
+        super().__post_init__()
         _validate.ordered(largest=self.largest, records=self.records)
 
     def _parts(self) -> tuple[Array, Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_probability
-from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
@@ -40,20 +41,16 @@ class UserLevel(Mechanism):
         ValueError: another mechanism, numbers that are traced or outside these ranges.
     """
 
-    mechanism: Mechanism
-    rate: ArrayLike
-    records: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    rate: ArrayLike = checked(_validate.rate, _validate.positive)
+    records: ArrayLike = checked(_validate.count, functools.partial(_validate.at_most, MOST_RECORDS))
 
     def __post_init__(self) -> None:
-        if as_mechanism(self.mechanism)._gaussian_noise() is None:
+        super().__post_init__()
+        if self.mechanism._gaussian_noise() is None:
             raise ValueError(f"mechanism must be a Gaussian, got {self.mechanism._name}")
         if _validate.is_traced((self.rate, self.records)):
             raise ValueError("rate and records must be concrete numbers, got traced ones")
-        _validate.rate(rate=self.rate)
-        _validate.positive(rate=self.rate)
-        _validate.count(records=self.records)
-        if np.any(np.asarray(self.records) > MOST_RECORDS):
-            raise ValueError(f"records must be at most {MOST_RECORDS}, got {np.max(np.asarray(self.records))}")
 
     def _mixture(self, upper: bool) -> RandomSensitivityGaussian:
         """One run as a Gaussian of random sensitivity: above every such user, or one that such a user attains.

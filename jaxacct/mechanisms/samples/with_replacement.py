@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, xp
 from jaxacct._numerics.binomial import binomial_weights
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
@@ -49,15 +51,13 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Mechanism
-    batch: ArrayLike
-    records: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    batch: ArrayLike = checked(_validate.count)
+    records: ArrayLike = checked(functools.partial(_validate.count, 2))
     _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(batch=self.batch, records=self.records)
-        _validate.at_least(2, records=self.records)
+        super().__post_init__()
         _validate.ordered(batch=self.batch, records=self.records)
 
     def _draws(self) -> tuple[list[Array], Array]:
@@ -79,7 +79,6 @@ class SampledWithReplacement(Subsample):
         self._refuse_special(relation)
         weights, tail = self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
-        xp = array_module(noise, tail, *weights)
         if relation == "replace":
             shape = np.broadcast_shapes(*(np.shape(weight) for weight in weights))
             row = xp.stack([xp.broadcast_to(weight, shape) for weight in weights], -1)

@@ -8,9 +8,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
@@ -52,14 +52,13 @@ class SampledWithoutReplacement(Subsample):
             than 1e-14 of it.
     """
 
-    mechanism: Mechanism
-    sample_size: ArrayLike
-    dataset_size: ArrayLike
+    mechanism: Mechanism = checked(as_mechanism)
+    sample_size: ArrayLike = checked(_validate.count)
+    dataset_size: ArrayLike = checked(_validate.count)
     _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
-        as_mechanism(self.mechanism)
-        _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
+        super().__post_init__()
         if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
                 "sample_size must be at most dataset_size and at least 1e-14 of it, "
@@ -110,4 +109,4 @@ class SampledWithoutReplacement(Subsample):
 
 def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
-    return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)
+    return xp.minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, running_greatest
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Tails, loss_room
+from jaxacct.mechanisms.pairs.base import Pair, Tails, beyond_ends, loss_room
 from jaxacct.mechanisms.pairs.cells import cell_masses
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
@@ -119,13 +119,9 @@ def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     straight = inner_loss(xp.where(add, -edges, edges), rate, rest)
     at = xp.where(add, -straight, straight)
     tails = inner.tails(xp.clip(at, -_FARTHEST, _FARTHEST))
-    lowest, highest = at == -np.inf, at == np.inf  # of the sample no loss lies beyond these
-    exactly = lambda x, first, last: xp.where(lowest, first, xp.where(highest, last, x))  # noqa: E731
-    tails = Tails(
-        *(exactly(x, *ends) for x, ends in zip(tails[:4], [(1.0, 0.0), (0.0, 1.0)] * 2, strict=True)),
-        exactly(tails.error, 0.0, 0.0),  # pyright: ignore[reportCallIssue]
-    )
-    cells = _cells(tails)
+    tails = beyond_ends(tails, at == -np.inf, at == np.inf)  # of the sample no loss lies beyond these
+    finite = xp.isfinite(at)
+    cells = _cells(tails._replace(error=xp.where(finite, tails.error, 0.0)))
     units = (16.0 + 2.0 * RATE_UNITS) * UNIT
     mixed = lambda both: xp.where(add, both[0], rest * both[1] + rate * both[0])  # noqa: E731
 
@@ -135,14 +131,16 @@ def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
         return xp.where(add, -turned, turned)
 
     # Below an edge of the law from above some losses may have been counted in the cell above it.
-    room = loss_room(inner.loss_error(), xp.where(xp.isfinite(at), xp.abs(at), 0.0))
+    room = loss_room(inner.loss_error(), xp.where(finite, xp.abs(at), 0.0))
     ratio = xp.where(cells.least[0] > 0, _log_ratio(cells), -np.inf)
     size = at.shape[-1]
     found = outer(xp.concatenate([ratio, at - room, at + room], -1), np.arange(3 * size - 1) < 2 * size - 1)
     ratio, low, high = found[..., : size - 1], found[..., size - 1 : 2 * size - 1], found[..., 2 * size - 1 :]
 
     # Below.
-    held = deflated(mixed(cells.least), units)
+    every = mixed(xp.concatenate([cells.least, cells.under, cells.most, cells.over], -1))
+    held, most = deflated(every[..., : size - 1], units), inflated(every[..., size - 1 :], units)
+    under, most, over = most[..., :1], most[..., 1:-1], most[..., -1:]
     ratio = xp.where(held > 0, ratio, edges[..., :-1])
     below = Law(ratio, held, xp.broadcast_to(pair.infinity(), held.shape[:-1]))
 
@@ -155,12 +153,10 @@ def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     against = xp.exp(xp.clip(-left, -700.0, 700.0))
     added = against * p - q_least + 8.0 * UNIT * (against * p + q_least)
     added = xp.where(left > -700.0, growth * added, np.inf)
-    most = inflated(mixed(cells.most), units)
     q_most = inflated(xp.where(add, rest * p + rate * q, q), units)
     excess = inflated(rate * xp.maximum(xp.where(add, added, removed), 0.0), units)
     excess = excess + inflated(growth * q_most * (high - low)[..., :-1], units)
     lengths = high[..., 1:] - high[..., :-1]
-    under, over = (inflated(mixed(end), units) for end in (cells.under, cells.over))
     return Laws(below, _above(pair, edges, high, lengths, most, excess, under, over))
 
 

@@ -121,10 +121,10 @@ def rough_of_sum(first: Law, second: Law) -> Rough:
         (losses, others), (masses, more) = sketched(*both, points=_SKETCH)
     losses, masses = (losses[:, None] + others).ravel(), (masses[:, None] * more).ravel()
     losses, masses = sketched(*by_first(losses, masses), ROUGH_POINTS - 2)
-    ends = xp.stack([first.losses.min(), first.losses.max()]) + xp.stack([second.losses.min(), second.losses.max()])
-    losses, none = xp.concatenate([ends[:1], losses, ends[1:]]), xp.zeros_like(masses[:1])
-    slack = 8 * EPS * (xp.abs(ends[0]) + xp.abs(ends[1]))
-    return Rough(losses, xp.log(xp.concatenate([none, masses, none])), slack, ends[1], np.nan * ends[1])
+    least, most = first.losses.min() + second.losses.min(), first.losses.max() + second.losses.max()
+    losses, none = xp.concatenate([least[None], losses, most[None]]), xp.zeros_like(masses[:1])
+    slack = 8 * EPS * (xp.abs(least) + xp.abs(most))
+    return Rough(losses, xp.log(xp.concatenate([none, masses, none])), slack, most, np.nan * most)
 
 
 @shared(static=("size",))
@@ -152,4 +152,4 @@ def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
     masses = filled_up(masses, group * points, 0.0 * masses[..., -1:]).reshape(rows)
     total, first = masses.sum(-1), losses[..., 0]
     beyond = (masses * (losses - first[..., None])).sum(-1)
-    return first + xp.where(total > 0, beyond / xp.where(total > 0, total, 1.0), 0.0), total
+    return first + beyond / xp.maximum(total, 1e-300), total

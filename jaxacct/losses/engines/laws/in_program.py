@@ -114,8 +114,8 @@ def _law(groups: tuple[Pair, ...], roughs: Rough, counts: Array, aim: Aim) -> La
     One loop makes the law of a run of each part, and then composes all of them, so that a program holds one of each.
     """
     parts, digits = counts.size, 2.0 ** np.arange(_DIGITS, -1, -1)[:, None]
-    kinds, halves = parts + 1, jnp.floor(counts / digits)
-    odd = halves - 2.0 * jnp.floor(0.5 * halves) == 1.0  # of each digit and part
+    kinds = parts + 1
+    odd = jax.lax.rem(jnp.floor(counts / digits), np.full((digits.size, parts), 2.0)) == 1.0  # of each digit and part
     first = kinds * (counts.max() < digits).sum(dtype=np.int32)  # nothing is done before the largest digit of all
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -36,9 +36,11 @@ def composed(first: Laws, second: Laws, edges: Array) -> Laws:
 
 @shared
 def composed_in_program(first: Law, second: Law, edges: Array) -> Laws:
-    """The same in a program, which holds one side's sum; both sides of a law lie along its first axis."""
+    """The same in a program; both sides of a law lie along its first axis."""
     place = functools.partial(jnp.searchsorted, edges)
-    masses, changes = jax.lax.map(lambda x: _in_cells(x[0], x[1], x[2], edges, place), (first, second, _SIGNS))
+    masses, changes = jax.vmap(lambda one, other, sign: _in_cells(one, other, sign, edges, place))(
+        first, second, _SIGNS
+    )
     shares = 2 * [_rounding(first, second)]
     return _laws_of_cells(list(zip(masses, changes, strict=True)), shares, either(first, second), edges)
 

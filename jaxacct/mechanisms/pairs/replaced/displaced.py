@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
@@ -40,7 +40,6 @@ class DisplacedGaussianPair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
-        xp = array_module(losses, noise, q, back)
         at = xp.where(back, -losses, losses)
         loss = xp.maximum(at, 0.0)
         log_r = np.log(4.0) + log1p(-q) - xp.log(q) - 1.0 / noise**2 - loss + xp.log(-xp.expm1(-loss))
@@ -60,7 +59,6 @@ class DisplacedGaussianPair(Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two halves leave out lies at 0."""
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
-        xp = array_module(noise, q, back)
         by = lambda shift: (shift * x - 0.5 * shift**2) / noise**2  # noqa: E731
         x = xp.concatenate([Z * noise, 1.0 + Z * noise, 2.0 + Z * noise], -1)
         near, far = mixed_loss(by(1.0), q, 1.0 - q), mixed_loss(by(2.0), q, 1.0 - q)
@@ -82,13 +80,12 @@ class DisplacedGaussianPair(Pair):
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
-        xp, q = array_module(order, self.noise, self.rate), self.rate
+        q = self.rate
         half = xp.logaddexp(log1p(-q), xp.log(q) + 0.5 * order * (order - 1.0) / self.noise**2)
         return (1.0 + 1e-12) * (half + np.log(2.0))
 
     def loss_error(self) -> PerSetting:
         """That of the outcome, of which the loss rises by at most 2 / s^2."""
-        xp = array_module(self.noise, self.rate)
         reach = REACH * self.noise + 3.5
         own = UNIT * (32.0 + 32.0 * reach / self.noise**2 - 16.0 * xp.log(self.rate))
         return xp.maximum(own, self._below().loss_error())

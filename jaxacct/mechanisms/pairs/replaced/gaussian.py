@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -36,13 +36,12 @@ class AntipodalGaussianPair(Rated, Pair):
 
     def whole(self) -> tuple[GaussianPair, Array]:
         """The Gaussian mechanism of twice the sensitivity; see :class:`jaxacct.mechanisms.pairs.base.Pair`."""
-        one = array_module(self.noise).ones_like(self.noise)
+        one = xp.ones_like(self.noise)
         return GaussianPair(0.5 * self.noise, one, 0.0 * one, 0.0 * one), all_records(self)
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome of losses >= 0."""
         noise, q = column(self.noise), column(self.rate)
-        xp = array_module(losses, noise, q)
         half = 0.5 * losses
         log_sinh = half - np.log(2.0) + xp.log(-xp.expm1(-2.0 * half))
         log_y = log_sinh + log_rest(q, column(self.rest)) - xp.log(q) + 0.5 / noise**2
@@ -52,7 +51,6 @@ class AntipodalGaussianPair(Rated, Pair):
 
     def tails(self, losses: Edges) -> Tails:
         noise, q = column(self.noise), column(self.rate)
-        xp = array_module(losses, noise, q)
         rest, x = column(self.rest), self._outcome(xp.abs(losses))
         at, up, down = x / noise, (x - 1.0) / noise, (x + 1.0) / noise
         base, high, low = normal_tails(at), normal_tails(up), normal_tails(down)
@@ -65,7 +63,7 @@ class AntipodalGaussianPair(Rated, Pair):
 
     def survey(self) -> Survey:
         noise, q = column(self.noise), column(self.rate)
-        xp, rest = array_module(noise, q), column(self.rest)
+        rest = column(self.rest)
         x = xp.concatenate([Z * noise, 1.0 + Z * noise], -1)
         loss = mixed_loss((x - 0.5) / noise**2, q, rest) - mixed_loss((-x - 0.5) / noise**2, q, rest)
         return Survey(loss, xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
@@ -76,7 +74,7 @@ class AntipodalGaussianPair(Rated, Pair):
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: it is convex in the pair, and Q >= (1 - q) N(0, s^2)."""
-        xp, q = array_module(order, self.noise, self.rate), self.rate
+        q = self.rate
         least = log_rest(q, self.rest)
         once = 0.5 * order * (order - 1.0) / self.noise**2
         apart = xp.logaddexp(least, xp.log(q) + 4.0 * once)
@@ -90,4 +88,4 @@ class AntipodalGaussianPair(Rated, Pair):
         """
         reach = REACH * self.noise + 2.0
         size = reach / self.noise**2 + 0.5 / self.noise**2
-        return UNIT * (64.0 + (32.0 + 2.0 * NOISE_UNITS) * size - 16.0 * array_module(self.rate).log(self.rate))
+        return UNIT * (64.0 + (32.0 + 2.0 * NOISE_UNITS) * size - 16.0 * xp.log(self.rate))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import (
@@ -46,12 +46,10 @@ class AntipodalLaplacePair(Rated, Pair):
 
     def _inner(self, loss: Array, eps: Array, q: Array, rest: Array) -> Array:
         """The y with m(y) - m(-eps) = loss >= 0: log(e^(loss - eps) + (e^loss - 1) (1 - q) / q)."""
-        xp = array_module(loss, eps, q)
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
     def tails(self, losses: Edges) -> Tails:
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
-        xp = array_module(losses, eps, q)
         at = xp.abs(losses)
         t = xp.clip(0.5 * (eps + self._inner(at, eps, q, rest)), 0.0, eps)
         base, high, low = 0.5 * xp.exp(-t), 0.5 * xp.exp(t - eps), 0.5 * xp.exp(-eps - t)
@@ -66,7 +64,6 @@ class AntipodalLaplacePair(Rated, Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
-        xp = array_module(eps, q)
         near, far = xp.minimum(0.5 * eps, _REACH), xp.minimum(eps, _REACH)
         density = lambda t: xp.logaddexp(log_rest(q, rest) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
         pieces = ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps))
@@ -88,7 +85,7 @@ class AntipodalLaplacePair(Rated, Pair):
 
     def loss_error(self) -> PerSetting:
         """A loss moves with y by no more than y does; eps is a rounded quotient."""
-        return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * array_module(self.rate).log(self.rate))
+        return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * xp.log(self.rate))
 
     def anchor(self) -> PerSetting:
         """The atom at the largest loss."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
-from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.arrays import Array, column, logsumexp, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
-from jaxacct.mechanisms.pairs.mixture import roundings
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH
+from jaxacct.mechanisms.pairs.mixture_loss import components, flat, log_ratio, mixture_tails, outcome_of, survey_points
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-_ITERATIONS = 128
 _ACCEPTED = 128.0  # roundoffs of the terms' size by which a solved loss may be off
 
 
@@ -22,8 +20,7 @@ class AntipodalMixturePair(Pair):
     """P = sum_i w_i N(s_i, s^2) against Q = sum_i w_i N(-s_i, s^2); all s_i >= 0.
 
     With M(x) = log sum_i w_i exp((s_i x - s_i^2 / 2) / s^2), increasing, the loss at an outcome x is M(x) - M(-x): odd
-    and increasing. Its inverse is found by Newton's method between two outcomes that enclose it; the residual is
-    checked, and an outcome that is not accurate becomes NaN (so that bounds fail closed).
+    and increasing.
 
     Attributes:
         noise: s; float64.
@@ -37,30 +34,14 @@ class AntipodalMixturePair(Pair):
 
     def _components(self) -> tuple[Array, Array]:
         """Sensitivities and weights, shape ``(..., k)``."""
-        xp = array_module(*self.sensitivities, *self.weights)
-        s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
+        s, w = components(self.sensitivities, self.weights)
         return s, w / w.sum(-1, keepdims=True)
-
-    def _outcome(self, losses: Array, s: Array, w: Array) -> Array:
-        """The outcome of losses >= 0."""
-        noise = column(self.noise)
-        # The solution is a constant to derivatives: those of one more Newton step are the right ones.
-        x = _solved(*(stopped(value) for value in (losses, s, w, noise)))
-        value, slope = _loss(x, s, w, noise)
-        better = x - (value - losses) / slope
-        xp = array_module(better)
-        off = xp.abs(_loss(better, s, w, noise)[0] - losses)
-        return xp.where(off <= _ACCEPTED * roundings(better, losses, s, noise), better, np.nan)
 
     def tails(self, losses: Edges) -> Tails:
         noise = column(self.noise)
         s, w = self._components()
-        xp = array_module(losses, noise, s, w)
-        x = self._outcome(xp.abs(losses) + 0.0 * noise, s, w)
-        sums = []
-        for sign in (-1.0, 1.0):
-            sides = normal_tails((x[..., None] + sign * s[..., None, :]) / noise[..., None])
-            sums += [(w[..., None, :] * side).sum(-1) for side in sides]
+        x = outcome_of(_loss, xp.abs(losses) + 0.0 * noise, s, w, noise, _ACCEPTED)
+        sums = *mixture_tails(x, s, w, noise), *mixture_tails(x, -s, w, noise)
         largest = s.max(-1)[..., None]
         larger = xp.minimum((xp.abs(x) + largest) / noise, REACH + 2.0)
         error = UNIT * (48.0 + 8.0 * s.shape[-1] + 8.0 * larger**2)
@@ -69,11 +50,7 @@ class AntipodalMixturePair(Pair):
     def survey(self) -> Survey:
         noise = column(self.noise)
         s, w = self._components()
-        xp = array_module(noise, s, w)
-        flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
-        x = flat(s[..., None] + noise[..., None] * Z)
-        log_masses = xp.log(w)[..., None] + LOG_WEIGHT
-        return Survey(_loss(x, s, w, noise)[0], flat(log_masses))
+        return Survey(_loss(survey_points(s, noise), s, w, noise)[0], flat(xp.log(w)[..., None] + LOG_WEIGHT))
 
     def gaussian_mu(self) -> PerSetting:
         """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every epsilon."""
@@ -82,7 +59,6 @@ class AntipodalMixturePair(Pair):
     def log_moment(self, order: PerSetting) -> PerSetting:
         """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
         s, w = self._components()
-        xp = array_module(order, s, w)
         once = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         base = (order - 1.0) * xp.log(xp.where(s == 0.0, w, 0.0).sum(-1))
         apart, from_base = logsumexp(xp.log(w) + 4.0 * once), logsumexp(xp.log(w) + once) - base
@@ -97,44 +73,7 @@ class AntipodalMixturePair(Pair):
         return UNIT * (128.0 + weights + 3.0 * _ACCEPTED * (1.0 + size))
 
 
-def _side(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
-    """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
-    s, w, noise = s[..., None, :], w[..., None, :], noise[..., None]
-    xp = array_module(x, s, w, noise)
-    y = xp.where(w > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
-    logs = xp.where(w > 0, y + xp.log(xp.where(w > 0, w, 1.0)), -np.inf)
-    far = logsumexp(logs)
-    # Next to 0, where the weights of large terms are small.
-    near = log1p((w * xp.expm1(xp.minimum(y, 1.0))).sum(-1))
-    slope = (xp.exp(logs - far[..., None]) * s).sum(-1) / noise[..., 0] ** 2
-    return xp.where((y.max(-1) < 1.0) & (near > -0.5), near, far), slope
-
-
 def _loss(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) - M(-x) and its slope."""
-    (up, rise), (down, fall) = _side(x, s, w, noise), _side(-x, s, w, noise)
+    (up, rise), (down, fall) = log_ratio(x, s, w, noise), log_ratio(-x, s, w, noise)
     return up - down, rise + fall
-
-
-def _solved(goal: Array, s: Array, w: Array, noise: Array) -> Array:
-    """The root x >= 0 of the loss, or whatever there is after so many steps."""
-    xp = array_module(goal, s, w, noise)
-    moving = (w * s).sum(-1)[..., None]
-    # Jensen: M is above the weighted mean of its lines, and M(-x) < 0, so the root lies left of that line's.
-    high = xp.maximum(goal * noise**2 + 0.5 * (w * s**2).sum(-1)[..., None], 0.0) / moving
-
-    def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        x, low, high, value, slope = state
-        low, high = xp.where(value <= goal, x, low), xp.where(value >= goal, x, high)
-        step = x - (value - goal) / slope
-        inside = (step > low) & (step < high)
-        x = xp.where(inside, step, 0.5 * (low + high))
-        return (x, low, high, *_loss(x, s, w, noise))
-
-    def finished(state: tuple[Array, ...]) -> Array:
-        x, low, high, value, _ = state
-        close = ~(xp.abs(value - goal) > 0.25 * _ACCEPTED * roundings(x, goal, s, noise))  # NaN is finished
-        return close | (high - low <= 2.0 * UNIT * high)
-
-    start = (high, xp.zeros_like(high), high, *_loss(high, s, w, noise))
-    return iterated(newton, start, finished, _ITERATIONS)[0]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, ranks, running_least, take
+from jaxacct._numerics.arrays import Array, column, ranks, running_least, take, xp
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
@@ -58,7 +58,6 @@ class AntipodalTablePair(Rated, Pair):
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
         rate, rest = column(self.rate), column(self.rest)
-        xp = array_module(atoms.p, rate)
         shape = np.broadcast_shapes(atoms.p.shape[:-1], rate.shape[:-1])
         size = atoms.p.shape[-1]
         losses, p, q = (xp.broadcast_to(x, (*shape, size)) for x in (atoms.losses, atoms.p, atoms.q))
@@ -91,7 +90,6 @@ class AntipodalTablePair(Rated, Pair):
 
     def tails(self, losses: Edges) -> Tails:
         cells = self._cells()
-        xp = array_module(cells.p, losses)
         negative, at = losses < 0.0, xp.abs(losses)
         p, q = cells.p, cells.q
         # Losses above ``at``, or from ``at`` on, where they are looked at from the other side.
@@ -111,7 +109,6 @@ class AntipodalTablePair(Rated, Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
         cells = self._cells()
-        xp = array_module(cells.p)
         losses = xp.concatenate([cells.losses, -cells.losses], -1)
         masses = xp.concatenate([cells.p, cells.q], -1)
         seen = xp.isfinite(losses) & (masses > 0)
@@ -120,7 +117,6 @@ class AntipodalTablePair(Rated, Pair):
     def max_loss(self) -> PerSetting:
         """The largest loss that has any probability; rounded up."""
         cells = self._cells()
-        xp = array_module(cells.p)
         largest = xp.where(cells.p > 0, cells.losses, 0.0).max(-1)
         return xp.where(xp.isnan(cells.p.sum(-1)), np.nan, largest + self.loss_error())
 
@@ -130,8 +126,7 @@ class AntipodalTablePair(Rated, Pair):
 
     def loss_error(self) -> PerSetting:
         """Twice that of the inner losses, and the roundings of ``mixed_loss``."""
-        atoms, rate = self.inner.atoms(), column(self.rate)
-        xp = array_module(atoms.losses, rate)
+        atoms = self.inner.atoms()
         size = xp.where(xp.isfinite(atoms.losses), xp.abs(atoms.losses), 0.0).max(-1)
         off = xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
         return 2.0 * off + UNIT * (64.0 + 32.0 * size - 16.0 * xp.log(self.rate))
@@ -139,20 +134,17 @@ class AntipodalTablePair(Rated, Pair):
     def infinity(self) -> PerSetting:
         """What P has of outcomes that Q never has; rounded down."""
         cells = self._cells()
-        xp = array_module(cells.p)
         mass = xp.where(cells.losses == np.inf, cells.p, 0.0).sum(-1)
         return xp.maximum(deflated(mass, 2.0 * cells.share[..., 0]) - 2.0 * cells.share[..., 0] * mass, 0.0)
 
     def anchor(self) -> PerSetting:
         """The likeliest loss."""
         cells = self._cells()
-        xp = array_module(cells.p)
         likeliest = first_greatest(xp.where(xp.isfinite(cells.losses), cells.p, -1.0))
         return xp.take_along_axis(cells.losses, likeliest[..., None], -1)[..., 0]
 
 
 def _before(falling: Array, at: Array, included: bool) -> Array:
     """How many of ``falling`` losses are above each of ``at``, or from there on where ``included``."""
-    xp = array_module(falling, at)
     rising = xp.flip(falling, -1)
     return falling.shape[-1] - ranks(rising, xp.nextafter(at, -np.inf) if included else at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, iterated, stopped
+from jaxacct._numerics.arrays import Array, column, iterated, stopped, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
@@ -43,7 +43,6 @@ class WithReplacementPair(Pair):
     def _outcomes(self, losses: Array) -> tuple[Array, Array]:
         """The best x, shape ``(..., n)``, and x_j, shape ``(..., n, k)``, of losses >= 0."""
         noise, w, j = column(self.noise)[..., None], self.weights.values[..., None, :], self._shifts()
-        xp = array_module(losses, noise, w)
         goal = w[..., :1] * -xp.expm1(-losses[..., None])
         w = w[..., 1:]
         own = (losses[..., None] + 0.5 * (j / noise) ** 2) * noise**2 / j
@@ -75,7 +74,6 @@ class WithReplacementPair(Pair):
 
     def tails(self, losses: Edges) -> Tails:
         noise, w, tail = column(self.noise), self.weights.values[..., None, :], column(self.tail)
-        xp = array_module(losses, noise, w, tail)
         negative = losses < 0.0
         x, each = self._outcomes(xp.abs(losses) + 0.0 * noise)
         j = self._shifts()
@@ -92,7 +90,6 @@ class WithReplacementPair(Pair):
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: losses of the mixture against its base, and reversed."""
         noise, w = column(self.noise)[..., None], self.weights.values
-        xp = array_module(noise, w)
         j = np.arange(float(self.weights.size))
         x = (j[:, None] + noise * Z).reshape(*noise.shape[:-2], -1)
         share = (xp.log(w)[..., None] + LOG_WEIGHT).reshape(*w.shape[:-1], -1)
