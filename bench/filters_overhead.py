@@ -92,7 +92,7 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 def admitted(ledger: Any, query: Any) -> int | None:
     if isinstance(ledger, GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
-    elif isinstance(ledger, NaturalFilter) or (isinstance(ledger, TableFilter) and np.shape(ledger.entries)[1]):
+    elif isinstance(ledger, NaturalFilter) or (isinstance(ledger, TableFilter) and np.shape(ledger.noise)[0]):
         query = 0  # its only entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from machine import about
 
-from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
+from jaxacct import Gaussian, LossGrid, PoissonSampled, PrivacyProfile, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.table import TablePerExampleFilter, of_table
 from jaxacct.filters.prices.menu import fixed_prices
@@ -34,7 +34,7 @@ def menu(examples: int) -> TablePerExampleFilter:
     sigma = np.geomspace(1.0, 8.0, 64)
     noise, rate = (np.asarray(amounts.split(x)) for x in (sigma, np.full(64, 0.1)))
     prices = np.rint(6400 * sigma**-2.0).astype(np.int32)
-    common = fixed_prices(prices, 500_000, noise, rate, np.zeros(3), LossGrid(0.1, -1, 3), (1.0, 1e-5))
+    common = fixed_prices(prices, 500_000, noise, rate, PrivacyProfile(np.zeros(3), LossGrid(0.1, -1, 3)), (1.0, 1e-5))
     return of_table(common, examples)
 
 

@@ -33,7 +33,7 @@ from jaxacct.filters.prices.family import UNITS
 from jaxacct.filters.prices.grid_table import DEAR
 from jaxacct.filters.prices.kernels import gaussian_atoms, sampled
 from jaxacct.filters.prices.lines import kernel_next_to, price_lines
-from jaxacct.filters.prices.look_up import left_by_lines
+from jaxacct.filters.prices.look_up import charge_of, left_after_run
 from jaxacct.filters.prices.sampled_gaussian import _VERSION
 
 PATH = HERE / "price_box.json"
@@ -97,7 +97,7 @@ def steps_at_own_price(box: Any, sigma: float, rate: float) -> int:
     @jax.jit
     def run(units: Any, nodes: Any) -> Any:
         def body(carry: Any) -> Any:
-            return left_by_lines(units, nodes, carry[0]), carry[1] + 1
+            return left_after_run(charge_of(units), nodes, carry[0]), carry[1] + 1
 
         return jax.lax.while_loop(lambda carry: carry[0] >= 0, body, (jnp.int32(UNITS), jnp.int32(-1)))[1]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _WORD = 1 << 32
 _UNIT_BITS = 88
@@ -183,15 +184,15 @@ def caller_dtype() -> str:
     return str(jnp.result_type(float))
 
 
-def rounded(*, up: bool) -> Callable[[Callable[P, Array]], Callable[P, Array]]:
-    """Runs a function in float64 and rounds its result up or down to the float type of the program that calls it."""
+def rounded(*, up: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Runs a function in float64 and rounds what it returns up or down to the float type of the calling program."""
 
-    def wrap(function: Callable[P, Array]) -> Callable[P, Array]:
+    def wrap(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
-        def inner(*args: P.args, **kwargs: P.kwargs) -> Array:
+        def inner(*args: P.args, **kwargs: P.kwargs) -> T:
             dtype = caller_dtype()
             with jax.enable_x64(True):
-                return outward(function(*args, **kwargs), dtype, up=up)
+                return jax.tree.map(functools.partial(outward, dtype=dtype, up=up), function(*args, **kwargs))
 
         return inner
 

@@ -18,7 +18,6 @@ from jaxacct._numerics.host import at_hand, on_device, on_host
 from jaxacct._numerics.rounding import inflated
 from jaxacct._types import PyTree
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.amounts import SpentState
@@ -114,11 +113,7 @@ def _additive(filter: AdditiveFilter, state: PyTree, lower: AdditiveFilter) -> t
         return array_module(used).where(used > most, np.inf, inflated(budget * used, 2.0**-50))
 
     costs = jax.tree.map(spent, filter.pieces, state)
-    if isinstance(lower, ApproximateGDPFilter):
-        budget = amounts.join(lower.pieces)
-        fits, made = amounts.charge(amounts.empty(lower.pieces), costs, budget, amounts.EXACT)
-    else:
-        fits, made = lower._charged(costs, jax.tree.map(amounts.empty, lower.pieces))
+    fits, made = lower._charged(costs, jax.tree.map(amounts.empty, lower.pieces))
     pairs = zip(jax.tree.leaves(filter.pieces), jax.tree.leaves(lower.pieces), strict=True)
     for old, new in pairs:
         less = amounts.join(new) <= amounts.join(old)

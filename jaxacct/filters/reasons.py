@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._types import Int, PyTree
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
-from jaxacct.filters.queries import as_sampled_gaussian, for_norms, parts_of, sensitivity_of
+from jaxacct.filters.queries import as_sampled_gaussian, parts_of
 
 
 class Reason(enum.IntEnum):
@@ -63,6 +63,12 @@ def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> 
     return _SENTENCES[found]
 
 
+class Covering(Protocol):
+    """A filter that knows which queries it was made for."""
+
+    def _covers(self, query: Any) -> ArrayLike: ...
+
+
 class BaseFilter:
     """What every filter says of a query beside `update`."""
 
@@ -73,7 +79,7 @@ class BaseFilter:
             query, state: as for `update`.
             admitted: what `update` said of them, if it was asked already.
         """
-        return _reason(self, query, state, self.update(query, state)[0] if admitted is None else admitted)  # pyright: ignore[reportAttributeAccessIssue]
+        return reason_of(self, query, state, self.update(query, state)[0] if admitted is None else admitted)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _covers(self, query: object) -> ArrayLike:
         """Whether ``query`` is one that the filter was made for: some state may admit it."""
@@ -86,35 +92,8 @@ class BaseFilter:
         return ""
 
 
-class PerExampleReasons:
-    """The same of a filter with an account for each example."""
-
-    @property
-    def _common(self) -> Any:
-        """The filter that everybody has an account of."""
-        raise NotImplementedError
-
-    def _covers(self, query: Any) -> ArrayLike:
-        asked, norms = query
-        norms, clip = jnp.asarray(norms, jnp.float64), sensitivity_of(asked)
-        return self._common._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))
-
-    def reason(
-        self, query: object, norms: ArrayLike, state: PyTree, *, admitted: ArrayLike | None = None
-    ) -> Int[Array, "*shape"]:
-        """Why each example takes part or does not: a `Reason`, int32 of shape ``(examples,)``. Private.
-
-        `Reason.INVALID` is also that of an example whose norm is 0, which has nothing to contribute.
-
-        Args:
-            query, norms, state: as for `update`.
-            admitted: what `update` said of them, if it was asked already.
-        """
-        taking = self.update(query, norms, state)[0] if admitted is None else admitted  # pyright: ignore[reportAttributeAccessIssue]
-        return _reason(self, (query, norms), state, taking)
-
-
-def _reason(filter: BaseFilter | PerExampleReasons, query: object, state: object, admitted: ArrayLike) -> Array:
+def reason_of(filter: Covering, query: object, state: object, admitted: ArrayLike) -> Array:
+    """`reason` of a filter whose `update` said ``admitted``; of one for each example ``query`` is a pair with norms."""
     with jax.enable_x64(True):
         admitted = jnp.asarray(admitted)
         found = jnp.where(_shaped(filter._covers(query), admitted), np.int32(Reason.SPENT), np.int32(Reason.OUTSIDE))

@@ -20,7 +20,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._types import Fields
 from jaxacct.filters import amounts, marks
 from jaxacct.filters.around import AroundFilter
-from jaxacct.filters.base import ExamplesFilter
 from jaxacct.filters.printing import printed_as
 
 T = TypeVar("T", bound=type)
@@ -112,9 +111,8 @@ def _updated(method: Callable[..., Any], filter: object, given: Fields) -> tuple
     state, fits = given["state"], marks.belongs(filter, given["state"])
     known = at_hand(fits)
     if known and not np.any(fits):
-        shape = (filter.examples,) if isinstance(filter, ExamplesFilter) else np.shape(fits)
-        clipped = method.__name__ == "update_clipped"
-        refused, *scale = on_device((np.zeros(shape, bool), *[np.zeros(shape, amounts.caller_dtype())] * clipped))
+        kinds = [bool, amounts.caller_dtype()][: 1 + (method.__name__ == "update_clipped")]
+        refused, *scale = on_device([np.zeros(np.shape(fits), kind) for kind in kinds])
         return refused, state, *scale
     bare = marks.put(state, None)
     admitted, after, *scale = method(filter, **(given | {"state": bare}))

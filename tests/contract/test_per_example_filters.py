@@ -106,7 +106,7 @@ def test_norms_that_are_none_take_no_part_and_change_nobodys_price(name):
 def test_the_guarantee_is_the_common_filters_and_says_whether_it_is_a_bound(name):
     budget = CASES[name].make()
     guarantee = budget.guarantee
-    common = budget.filter if hasattr(budget, "filter") else budget.common
+    common = budget.filter
     assert isinstance(guarantee, filters.Guarantee)
     assert float(guarantee.epsilon(1e-2)) == float(common.guarantee.epsilon(1e-2))
     assert guarantee.is_bound == CASES[name].is_bound

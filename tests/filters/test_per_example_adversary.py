@@ -21,8 +21,8 @@ CELLS = np.array([-np.inf, 0.0, 0.8, 1.6, 2.4, np.inf])
 def ledger():
     menu = [PoissonSampled(Gaussian(s), RATE) for s in SIGMA]
     made = filters.per_example(filters.menu(menu, epsilon=2.0, delta=3e-3, points=1024, unit=24), examples=2)
-    assert int(made.common.budget) // int(made.common.prices[0]) == 1, "a loud step, some quiet ones, and that was it"
-    assert int(made.common.budget) // int(made.common.prices[-1]) > ROUNDS
+    assert int(made.filter.budget) // int(made.filter.prices[0]) == 1, "a loud step, some quiet ones, and that was it"
+    assert int(made.filter.budget) // int(made.filter.prices[-1]) > ROUNDS
     return made
 
 

@@ -14,7 +14,7 @@ if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxacct.filters.accounts.table import of_table
-from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
+from jaxacct import Gaussian, LossGrid, PoissonSampled, PrivacyProfile, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.prices.menu import fixed_prices
 
@@ -24,7 +24,7 @@ sharding = NamedSharding(Mesh(np.array(jax.devices()), ("examples",)), Partition
 sigma = np.geomspace(1.0, 4.0, 7).astype(np.float32)
 noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (sigma, np.full(7, 0.125)))
 prices = np.rint(160 * sigma**-2.0).astype(np.int32)
-common = fixed_prices(prices, 1000, noise, rate, np.zeros(3), LossGrid(0.1, -1, 3), (1.0, 1e-5))
+common = fixed_prices(prices, 1000, noise, rate, PrivacyProfile(np.zeros(3), LossGrid(0.1, -1, 3)), (1.0, 1e-5))
 all_norms = np.random.default_rng(0).lognormal(-1, 1, (12, n)).astype(np.float32)
 found = hashlib.sha256()
 for ledger in (

@@ -33,7 +33,7 @@ def test_a_state_prints_what_is_spent_or_left():
 
 def test_a_private_state_prints_no_account():
     budget = filters.per_example(filters.gdp(1.0), examples=4)
-    assert repr(budget.init()) == "PerExampleState(private accounts, shape (4,))"
+    assert repr(budget.init()) == "ExamplesState(private accounts, shape (4,))"
 
 
 def test_traced_filters_and_states_print_too():

@@ -211,7 +211,7 @@ def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more(
     rng = np.random.default_rng(4)
     norms = np.exp(rng.uniform(np.log(norm), np.log(2.0), count)).astype(np.float32)
     norms[:4] = 0.0, np.nan, -1.0, np.inf
-    whole = int(box.common.budget)
+    whole = int(box.filter.budget)
     spent = whole - (whole * np.exp(rng.uniform(np.log(1e-3), 0, count))).astype(np.int32)
     state = box.init()._replace(words=jnp.asarray(spent))
     one = PoissonSampled(Gaussian(1.2, sensitivity=1.0), rate)
@@ -219,9 +219,9 @@ def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more(
     charged = np.asarray(box.spent(after)) - spent
     assert (charged[~np.asarray(takes_part)] == 0).all()
     assert not takes_part[:4].any()
-    fresh = box.common.init()
+    fresh = box.filter.init()
     own = jax.jit(
-        jax.vmap(lambda n, s: box.common.price(PoissonSampled(Gaussian(1.2, n), rate), fresh._replace(spent=s)))
+        jax.vmap(lambda n, s: box.filter.price(PoissonSampled(Gaussian(1.2, n), rate), fresh._replace(spent=s)))
     )
     prices = np.asarray(own(np.clip(norms[4:], 1e-3, 1.0), spent[4:]))
     runs = np.asarray(takes_part[4:])
@@ -264,7 +264,7 @@ def test_it_says_what_it_is_and_is_kept_on_disk(box, tmp_path, monkeypatch):
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
     again = make(progress=lambda *x: pytest.fail("computed anew"))
-    assert (np.asarray(made.corners) == np.asarray(again.corners)).all()
+    assert (np.asarray(made.lines) == np.asarray(again.lines)).all()
     assert float(made.guarantee.epsilon(1e-3)) == float(again.guarantee.epsilon(1e-3))
 
 

@@ -20,7 +20,7 @@ from jaxacct._numerics.host import on_device
 from jaxacct.filters.prices import family as families
 from jaxacct.filters.prices import kernels, lines
 from jaxacct.filters.prices.family import UNITS, Family
-from jaxacct.filters.prices.look_up import left_by_lines
+from jaxacct.filters.prices.look_up import charge_of, left_after_run
 from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["box_of_coins", "box_of_gaussians", "menu"]
@@ -152,9 +152,9 @@ def _prices_of(one: Coin, family: Family, scale: float) -> np.ndarray:
 def _box(name: str, family: Family, coins: Sequence[Coin], starts: int, scale: float) -> dict[str, Any]:
     count = int(np.searchsorted(family.nodes, 1.0))
     whole = np.rint(family.nodes[: count + 1] * UNITS).astype(np.int32)
-    tables = [_prices_of(one, family, scale) for one in coins]
+    charges = [charge_of(_prices_of(one, family, scale)) for one in coins]
     root = np.exp(0.5 * family.grid.losses[::_STEP])
-    after = lambda left: [np.asarray(left_by_lines(table, whole, left), np.int64) for table in tables]  # noqa: E731
+    after = lambda left: [np.asarray(left_after_run(one, whole, left), np.int64) for one in charges]  # noqa: E731
     promised = lambda left: family.curve(left / UNITS, family.width)[::_STEP] * root  # noqa: E731
     found = largest_ratio(coins, after, [UNITS * i // starts for i in range(starts + 1)], promised)
     return {f"{name}, prices times {scale:g}": found}

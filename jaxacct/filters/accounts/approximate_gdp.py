@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +10,10 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import replaced
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._types import Float
 from jaxacct.filters import amounts
-from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
     FLAG,
     INFINITY,
@@ -25,7 +24,7 @@ from jaxacct.filters.accounts.examples import (
     settle_norms,
 )
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, Parameters, sampled_parameters
-from jaxacct.filters.guarantees import ParameterGuarantee
+from jaxacct.filters.base import Guarantee
 from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
@@ -35,8 +34,8 @@ _BELOW = np.int32(2**30 - 1)
 _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
-@filter_class(ExamplesState, "per_example", "common", "examples")
-class ApproximateGDPPerExampleFilter(PerExampleFilter):
+@filter_class(ExamplesState, "per_example", "filter", "examples")
+class ApproximateGDPPerExampleFilter(PerExampleFilter[ApproximateGDPFilter]):
     """One budget B of mean privacy loss for each example; see `per_example`.
 
     An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
@@ -49,25 +48,25 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter):
     that example and earlier outputs only.
 
     Attributes:
-        common: the `ApproximateGDPFilter` whose budget and regime are everybody's.
+        filter: the `ApproximateGDPFilter` whose budget and regime are everybody's.
         examples: how many accounts there are, static.
     """
 
-    common: ApproximateGDPFilter
+    filter: ApproximateGDPFilter
     examples: int = dataclasses.field(metadata={"static": True})
 
     @property
-    def guarantee(self) -> ParameterGuarantee:
+    def guarantee(self) -> Guarantee:
         """sqrt(2 B)-GDP for every example, in a limit: ``is_bound`` is False, and the statement says why."""
-        found = for_each_example(self.common.guarantee)
-        return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
+        found = super().guarantee
+        return replaced(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
 
     def _asked(self, query: object) -> Parameters:
         check_query(query, self.examples)
-        return sampled_parameters(query, self.common.regime)
+        return sampled_parameters(query, self.filter.regime)
 
-    def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
-        clip, sigma, rate, sane = _is_one(query, self.common.regime)
+    def _charged(self, query: Parameters, norms: ArrayLike, words: Array) -> Array:
+        clip, sigma, rate, sane = _is_one(query, self.filter.regime)
         norm = settle_norms(norms, self.examples)
         good = (as_bits(norm) > 0) & (as_bits(norm) < INFINITY) & sane
         units = _units(norm, clip, sigma, rate, self)
@@ -77,12 +76,12 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter):
         last = jnp.where((units >= 0) & (spent < _WHOLE), FLAG | _WHOLE | spent, spent)
         return jnp.where(good, jnp.where(fits, paid | FLAG, last), spent)
 
-    def _allowed(self, query: Any, norms: ArrayLike, words: Array) -> Array:
-        clip, sigma, rate, sane = _is_one(query, self.common.regime)
+    def _allowed(self, query: Parameters, norms: ArrayLike, words: Array) -> Array:
+        clip, sigma, rate, sane = _is_one(query, self.filter.regime)
         clipped = jnp.minimum(settle_norms(norms, self.examples), amounts.outward(clip, "float32", up=True))
-        rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * amounts.join(self.common.pieces)
+        rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * amounts.join(self.filter.pieces)
         q = jnp.where(rate > 0, rate, 1.0)
-        small = self.common.regime == "small"
+        small = self.filter.regime == "small"
         # The margin is more than all of these roundings; the root halves those of what is under it.
         most = deflated(sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q), 2.0**-48)
         affordable = amounts.outward(most, "float32", up=False)
@@ -92,12 +91,12 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter):
     @amounts.rounded(up=True)
     def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The part of B that each example has spent, rounded up. Private."""
-        return inflated(amounts.join(self.common.pieces) * self._share(state), 2.0**-51)
+        return inflated(amounts.join(self.filter.pieces) * self._share(state), 2.0**-51)
 
     @amounts.rounded(up=False)
     def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The part of B that each example has left, rounded down. Private."""
-        return deflated(amounts.join(self.common.pieces) * (1.0 - self._share(state)), 2.0**-51)
+        return deflated(amounts.join(self.filter.pieces) * (1.0 - self._share(state)), 2.0**-51)
 
     @amounts.rounded(up=True)
     def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
@@ -128,9 +127,9 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: Approxim
     """
     per_norm = (1.0 / sigma).astype(jnp.float32)
     # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
-    root = inflated(rate * jnp.sqrt(2.0**29 / amounts.join(filter.common.pieces)), 2.0**-40)
+    root = inflated(rate * jnp.sqrt(2.0**29 / amounts.join(filter.filter.pieces)), 2.0**-40)
     constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))
     mu = jnp.minimum(norm, clip.astype(jnp.float32)) * per_norm
     square = mu * mu
-    gain = jnp.expm1(square) if filter.common.regime == "small" else square
+    gain = jnp.expm1(square) if filter.filter.regime == "small" else square
     return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)

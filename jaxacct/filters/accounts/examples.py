@@ -1,12 +1,8 @@
-"""What individual filters share: checked norms, and one 32-bit counter for each example.
-
-A word holds what an example has spent and, in its sign bit, whether it takes part in the step at hand. So a step reads
-the norms and the words and writes the words, in place, and who takes part is read off them.
-"""
+"""What individual filters share: checked norms, and accounts that compiled programs update, perhaps in place."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +13,39 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand
+from jaxacct._numerics.pytree import replaced
+from jaxacct._types import Int, PyTree
 from jaxacct.filters import amounts
-from jaxacct.filters.marks import belongs, mark_of, row_of
-from jaxacct.filters.reasons import PerExampleReasons
+from jaxacct.filters.base import Filter, Guarantee
+from jaxacct.filters.marks import belongs, chosen, mark_of, row_of
+from jaxacct.filters.queries import for_norms, sensitivity_of
+from jaxacct.filters.reasons import Covering, reason_of
 from jaxacct.filters.states import by_itself
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 FLAG = np.int32(-(2**31))  # the sign bit
 INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above are NaNs
+_STATEMENT = (
+    "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
+    "sampled or not, for the norm up to which it could contribute, contributions and accounts depend on other examples "
+    "through releases only, and no account, nor who takes part, was published (individual filters: Feldman, Zrnic "
+    "2021; proof: docs/proofs/filters.md, theorem 2): "
+)
 
 
 class ExamplesState(NamedTuple):
-    """What a run carries: one int32 word for each example, and one mark. As private as the data; see `per_example`."""
+    """What a run carries: everybody's account, and one mark. As private as the data; see `per_example`.
 
-    words: Array
+    ``words`` is an int32 for each example, which holds what it has spent and, in its sign bit, whether it takes part in
+    the step at hand: a step reads the norms and the words and writes the words, in place. Of a filter that is mapped
+    over it is the scalar filter's states, and the norm (float32) up to which each example takes part.
+    """
+
+    words: PyTree
     mark: Array | None = None
 
     def __repr__(self) -> str:
-        return f"ExamplesState(private accounts, shape {np.shape(self.words)})"
+        return f"ExamplesState(private accounts, shape {np.shape(jax.tree.leaves(self.words)[-1])})"
 
 
 def looked_up(table: Array, row: Array) -> Array:
@@ -42,12 +53,6 @@ def looked_up(table: Array, row: Array) -> Array:
     sharding = jax.typeof(row).sharding
     spread = not sharding.mesh.empty and sharding.mesh.are_all_axes_explicit
     return jnp.asarray(table).at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
-
-
-def check_examples(examples: int) -> int:
-    """``examples`` as a number of accounts."""
-    _validate.whole(examples=examples)
-    return int(examples)
 
 
 def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
@@ -87,21 +92,31 @@ def check_query(query: object, examples: int) -> None:
             raise ValueError(f"{name} must be one number for everybody, got an array of shape {np.shape(value)}")
 
 
-class PerExampleFilter(PerExampleReasons):
-    """One budget for each example, one int32 word each.
+class Common(Filter, Covering, Protocol):
+    """Everybody's filter."""
 
-    A subclass says what a word means: `_charged` and `_allowed` run inside one compiled program.
+
+_Common = TypeVar("_Common", bound=Common)
+
+
+class PerExampleFilter(Generic[_Common]):
+    """One budget for each example, of a filter that is everybody's.
+
+    A subclass says what ``words`` mean: `_charged`, `_taking` and `_allowed` run inside one compiled program.
     """
 
-    common: Any
+    filter: _Common
     examples: int
 
     @property
-    def _common(self) -> Any:
-        return self.common
+    def guarantee(self) -> Guarantee:
+        """The common filter's guarantee for every example; a bound where that is one. See `per_example`."""
+        found = self.filter.guarantee
+        return replaced(found, statement=_STATEMENT + found.statement)
 
     def _identity(self) -> list[Array]:
-        return [row_of(mark_of(self.common))]
+        mark = mark_of(self.filter)
+        return [] if mark is None else [row_of(mark)]
 
     def init(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         """The state in which nobody has spent anything.
@@ -123,7 +138,8 @@ class PerExampleFilter(PerExampleReasons):
         Norm 0 costs nothing.
 
         Args:
-            query: what the class takes; ``sensitivity`` is the clip norm, in the unit of ``norms``.
+            query: a `Gaussian` or a `PoissonSampled` one that the filter takes; ``sensitivity`` is the clip norm, in
+                the unit of ``norms``. The rate may be one for each example where the class says so.
             norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
                 float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
             state: from `init` or `update`, with whatever sharding; the norms should have the same.
@@ -160,25 +176,48 @@ class PerExampleFilter(PerExampleReasons):
             return jnp.zeros((self.examples,), jnp.float32)
         return _bounds(self, query, norms, state.words, own)
 
-    def _asked(self, query: object) -> Any:
+    def reason(
+        self, query: object, norms: ArrayLike, state: PyTree, *, admitted: ArrayLike | None = None
+    ) -> Int[Array, "*shape"]:
+        """Why each example takes part or does not: a `Reason`, int32 of shape ``(examples,)``. Private.
+
+        `Reason.INVALID` is also that of an example whose norm is 0, which has nothing to contribute.
+
+        Args:
+            query, norms, state: as for `update`.
+            admitted: what `update` said of them, if it was asked already.
+        """
+        taking = self.update(query, norms, state)[0] if admitted is None else admitted
+        return reason_of(self, (query, norms), state, taking)
+
+    def _covers(self, query: tuple[Gaussian | PoissonSampled, ArrayLike]) -> ArrayLike:
+        asked, norms = query
+        norms, clip = jnp.asarray(norms, jnp.float64), sensitivity_of(asked)
+        return self.filter._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))
+
+    def _asked(self, query: object) -> PyTree:
         """The arguments of the compiled program. Raises ValueError for a query that the filter does not take."""
         check_query(query, self.examples)
         return query
 
-    def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
-        """The words after a step; the sign bit says who takes part."""
+    def _charged(self, query: PyTree, norms: ArrayLike, words: PyTree) -> PyTree:
+        """The words after a step."""
         raise NotImplementedError
 
-    def _allowed(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+    def _taking(self, words: PyTree) -> Array:
+        """Who takes part in the step that ``words`` are after."""
+        return words < 0
+
+    def _allowed(self, query: PyTree, norms: ArrayLike, words: PyTree) -> Array:
         """`bounds` of checked arguments."""
         raise NotImplementedError
 
 
-def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array, own: Array) -> tuple[Array, Array]:
+def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: PyTree, own: Array) -> tuple[Array, PyTree]:
     # Words of another filter stay as they are: one pass over them, whoever made them.
-    after = jnp.where(own, filter._charged(query, norms, words), words)
+    after = chosen(own, filter._charged(query, norms, words), words)
     # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
-    return (jax.lax.optimization_barrier(after) < 0) & own, after
+    return filter._taking(jax.lax.optimization_barrier(after)) & own, after
 
 
 _update = in_float64(jax.jit(_step))
@@ -187,5 +226,5 @@ _update_in_place = in_float64(jax.jit(_step, donate_argnums=3))
 
 @in_float64
 @jax.jit
-def _bounds(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array, own: Array) -> Array:
+def _bounds(filter: PerExampleFilter, query: object, norms: ArrayLike, words: PyTree, own: Array) -> Array:
     return jnp.where(own, filter._allowed(query, norms, words), 0.0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxacct import _validate
 from jaxacct.filters.accounts.any_filter import AnyPerExampleFilter
 from jaxacct.filters.accounts.approximate_gdp import ApproximateGDPPerExampleFilter
-from jaxacct.filters.accounts.examples import check_examples
 from jaxacct.filters.accounts.table import of_table
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.base import ExamplesFilter, Filter
@@ -50,10 +50,10 @@ def per_example(filter: Filter, *, examples: int) -> Any:
         ValueError: no filter, a filter for each example already, an array of budgets, or examples that are no whole
             number above 0.
     """
-    examples = check_examples(examples)
+    _validate.whole(examples=examples)
     known = not isinstance(filter, type) and all(callable(getattr(filter, name, None)) for name in _METHODS)
     if not known or isinstance(filter, ExamplesFilter):
         raise ValueError(f"filter must be one of jaxacct.filters with one account, got {filter!r:.200}")
     if jnp.ndim(filter.guarantee.delta(1.0)):
         raise ValueError("filter must have a single budget, the same for everybody, got an array of budgets")
-    return _FAST.get(type(filter), AnyPerExampleFilter)(filter, examples)
+    return _FAST.get(type(filter), AnyPerExampleFilter)(filter, int(examples))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._types import Float
 from jaxacct.filters import amounts
-from jaxacct.filters.accounts.any_filter import for_each_example
 from jaxacct.filters.accounts.examples import (
     FLAG,
     INFINITY,
@@ -26,7 +25,6 @@ from jaxacct.filters.accounts.examples import (
     looked_up,
     settle_norms,
 )
-from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.prices.family import UNITS
 from jaxacct.filters.prices.grid_table import DEAR
 from jaxacct.filters.prices.look_up import corners_of
@@ -42,8 +40,8 @@ _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend o
 _FIRST = int(np.float32(2**15).view(np.int32) >> 21)
 
 
-@filter_class(ExamplesState, "per_example", "common", "examples")
-class TablePerExampleFilter(PerExampleFilter):
+@filter_class(ExamplesState, "per_example", "filter", "examples")
+class TablePerExampleFilter(PerExampleFilter[TableFilter]):
     """One budget of whole units for each example; see `per_example`.
 
     A word's lower 31 bits are the units spent. An example of norm n is charged for the query with noise multiplier
@@ -55,24 +53,19 @@ class TablePerExampleFilter(PerExampleFilter):
     ``(examples,)``, which takes longer; each must depend on that example and earlier outputs only.
 
     Attributes:
-        common: the `TableFilter` whose prices and budget are everybody's.
+        filter: the `TableFilter` whose prices and budget are everybody's.
         near: of a box, the largest price at each corner while the budget left after a query is at least half of the
-            least of a level, int32, shape ``(sigmas, rates, levels)``.
+            least of a level, int32, shape ``(corners, levels)``.
         whole: of a box, the largest price down to nothing left, likewise.
         examples: how many accounts there are, static.
         rows: of the table of prices by norm, static.
     """
 
-    common: TableFilter
+    filter: TableFilter
     near: np.ndarray
     whole: np.ndarray
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
-
-    @property
-    def guarantee(self) -> ProfileGuarantee:
-        """The common filter's certified profile for every example, a proven bound; see `per_example`."""
-        return for_each_example(self.common.guarantee)
 
     def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has spent, int32. Private."""
@@ -80,27 +73,27 @@ class TablePerExampleFilter(PerExampleFilter):
 
     def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The units that each example has left, int32. Private."""
-        return jnp.asarray(self.common.budget, jnp.int32) - _spent(state)
+        return jnp.asarray(self.filter.budget, jnp.int32) - _spent(state)
 
     def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.common.budget, _spent(state))
+        return fraction_of(self.filter.budget, _spent(state))
 
-    def _asked(self, query: object) -> Any:
+    def _asked(self, query: object) -> object:
         check_query(query, self.examples)
-        if not self.common.fixed and any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
+        if not self.filter.fixed and any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
             raise ValueError("query must have one rate for everybody; per_example of a menu takes rates of their own")
         return query
 
     def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         """Units that each example would pay, by the bits of its clipped norm and the units it has left."""
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
-            return self.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
+            return self.filter.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
         highs, row = _rows_of(clip, bits, self.rows)
         asked = for_norms(query, highs)
         # Prices rise with the norm already. Sorting keeps the compiler from fusing them into every look-up.
-        if self.common.fixed:
-            return looked_up(jnp.sort(self.common.price(asked)), row)
+        if self.filter.fixed:
+            return looked_up(jnp.sort(self.filter.price(asked)), row)
         noise, rate = cast(tuple[Array, Real], as_sampled_gaussian(asked))
         prices = _prices_at_levels(self, noise, rate)
         return looked_up(jnp.sort(prices, axis=0).reshape(-1), row * _LEVELS + _level_of(left))
@@ -108,7 +101,7 @@ class TablePerExampleFilter(PerExampleFilter):
     def _charged(self, query: object, norms: ArrayLike, words: Array) -> Array:
         clip, bits, good = _clipped(query, norms, self.examples)
         spent = words & _SPENT
-        left = jnp.asarray(self.common.budget, jnp.int32) - spent
+        left = jnp.asarray(self.filter.budget, jnp.int32) - spent
         price = self._prices(query, clip, bits, left)
         fits = good & (bits > 0) & (price <= left)
         return jnp.where(fits, (spent + price) | FLAG, spent)
@@ -127,7 +120,7 @@ def of_table(filter: TableFilter, examples: int) -> TablePerExampleFilter:
     if filter.records > 1:
         raise ValueError(f"filter must be one for single records, got one for {filter.records} records of a user")
     if filter.fixed:
-        nothing = np.zeros((0, 0, _LEVELS), np.int32)
+        nothing = np.zeros((0, _LEVELS), np.int32)
         return TablePerExampleFilter(filter, nothing, nothing, examples, _rows_for(filter.noise))
     common = with_one_table(filter)
     near, whole = _largest(common)
@@ -190,12 +183,12 @@ def _prices_at_levels(filter: TablePerExampleFilter, noise: Array, rate: Real) -
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
     """
-    good, corners = corners_of(filter.common, noise, jnp.asarray(rate))
+    good, corners = corners_of(filter.filter, noise, jnp.asarray(rate))
 
     def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))
-        for weight, i, k in corners:
-            one, weight = jnp.asarray(table)[i, k].astype(jnp.float64), weight[:, None]
+        for weight, row in corners:
+            one, weight = jnp.asarray(table)[row].astype(jnp.float64), weight[:, None]
             total += jnp.where(weight > 0, jnp.where(one < DEAR, weight * one, jnp.inf), 0.0)
         return jnp.ceil(total + 1e-4)
 
@@ -210,14 +203,14 @@ def _largest(common: TableFilter) -> tuple[np.ndarray, np.ndarray]:
     Only budgets that a query leaves count: with b left at most, one of a cell of the grid leaves b less the least price
     of the cell's corners (nothing is dearer than no price, which is what a loud query has for the budgets next to b).
     """
-    prices, nodes = np.asarray(common.corners).max(0), np.asarray(common.nodes, np.int64)
-    least = prices.min(-1)
+    prices, nodes = np.asarray(common.lines)[:, : common.first_entry].max(0), np.asarray(common.nodes, np.int64)
+    least = prices.min(-1).reshape(np.shape(common.sigmas)[0], -1)
     for axis in (0, 1):  # of the cells that a corner belongs to
         padded = np.pad(least, [(1, 1) if axis == i else (0, 0) for i in (0, 1)], mode="edge")
         least = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=axis).min(-1)
     found = []
     for low, high in _level_ends().T:
-        used = nodes[:-1] <= np.maximum(high - least.astype(np.int64), 0)[..., None]
+        used = nodes[:-1] <= np.maximum(high - least.reshape(-1, 1).astype(np.int64), 0)
         for begin in (low / 2, 0.0):
             # Where every price takes more than half of what is left there is no interval: nothing is near.
             intervals = used & (nodes[1:] >= begin)

@@ -50,6 +50,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         regime: "small" or "large" sampling rates, static.
     """
 
+    to_the_unit = True
     pieces: Array
     regime: str = dataclasses.field(metadata={"static": True})
 
@@ -82,8 +83,7 @@ class ApproximateGDPFilter(AdditiveFilter):
             ValueError: a query of another type, a concrete rate outside the regime, a shape the state does
                 not cover.
         """
-        parameters = sampled_parameters(query, self.regime)
-        return _update(self.pieces, parameters, state, self.regime, False)
+        return self._asked(query, state, False)[:2]
 
     def update_clipped(
         self, query: object, state: SpentState
@@ -99,9 +99,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         Returns:
             ``(admitted, state, scale)``, the factor in [0, 1] in the caller's float type.
         """
-        parameters = sampled_parameters(query, self.regime)
-        admitted, after = _update(self.pieces, parameters, state, self.regime, True)
-        return admitted, after, _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
+        return self._asked(query, state, True)
 
     def clip_scale(self, query: object, state: SpentState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.
@@ -114,8 +112,12 @@ class ApproximateGDPFilter(AdditiveFilter):
         Raises:
             ValueError: as `update`.
         """
+        return self._asked(query, state, True)[2]
+
+    def _asked(self, query: object, state: SpentState, partly: bool) -> tuple[Array, SpentState, Array]:
+        """`update_clipped`; if not ``partly``, a query that costs more than what is left is refused."""
         parameters = sampled_parameters(query, self.regime)
-        return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
+        return _update(self.pieces, parameters, state, self.regime, partly, amounts.caller_dtype())
 
     def clt(self, sigma: tuple[float, float], rate: tuple[float, float]) -> CLT:
         """Theorem 4.3: where the limit is once the budget is spent, for parameters that an analyst picks in a box.
@@ -169,41 +171,27 @@ def _mean_loss(parameters: Parameters, regime: str) -> tuple[Array, Array, Array
     return jnp.where(good, jnp.where(mu * rate == 0, 0.0, cost), jnp.nan), mu, rate
 
 
-def _open(state: SpentState) -> Array:
-    return amounts.left(state) > amounts.DUST
-
-
 @in_float64
-@functools.partial(jax.jit, static_argnums=(3, 4))
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
 def _update(
-    pieces: Array, parameters: Parameters, state: SpentState, regime: str, partly: bool
-) -> tuple[Array, SpentState]:
-    """With ``partly`` a query that does not fit is admitted for what is left."""
-    cost, _, _ = _mean_loss(parameters, regime)
+    pieces: Array, parameters: Parameters, state: SpentState, regime: str, partly: bool, dtype: str
+) -> tuple[Array, SpentState, Array]:
+    cost, mu, rate = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     # The budget, rounded up as every charge is, never fits; it keeps the dearest step inside the account's range.
     asked = jnp.minimum(cost, budget)
     fits, charged = amounts.charge(state, asked, budget, amounts.EXACT)
-    admitted = (asked >= 0) & _open(state)  # NaN if either is
-    admitted = admitted if partly else admitted & fits
-    after = jnp.where(fits[..., None], charged.words, amounts.full(state).words)
-    return admitted, SpentState(jnp.where(admitted[..., None], after, state.words))
-
-
-@in_float64
-@functools.partial(jax.jit, static_argnames=("regime", "dtype"))
-def _clip_scale(pieces: Array, parameters: Parameters, state: SpentState, regime: str, dtype: str) -> Array:
-    cost, mu, rate = _mean_loss(parameters, regime)
-    budget = amounts.join(pieces)
-    asked = jnp.minimum(cost, budget)
-    fits, _ = amounts.charge(state, asked, budget, amounts.EXACT)
+    open_ = (asked >= 0) & (amounts.left(state) > amounts.DUST)  # NaN if either is
     rest = amounts.left(state) * budget
     q, m = jnp.where(rate > 0, rate, 1.0), jnp.where(mu > 0, mu, 1.0)
     affordable = jnp.sqrt(log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
     # The margin is more than all of these roundings: the root halves those of what is under it.
     clipped = jnp.minimum(deflated(affordable / m, 2.0**-50), 1.0)
-    scale = jnp.where((asked >= 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
-    return amounts.outward(scale, dtype, up=False)
+    scale = jnp.where(open_, jnp.where(fits, 1.0, clipped), 0.0)
+    admitted = open_ if partly else open_ & fits
+    after = jnp.where(fits[..., None], charged.words, amounts.full(state).words)
+    words = jnp.where(admitted[..., None], after, state.words)
+    return admitted, SpentState(words), amounts.outward(scale, dtype, up=False)
 
 
 def approximate_gdp(budget: ArrayLike, regime: str = "small") -> ApproximateGDPFilter:

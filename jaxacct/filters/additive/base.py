@@ -25,11 +25,13 @@ class AdditiveFilter(BaseFilter):
     """Budgets in ``pieces``, and an account for each; a subclass says what a query costs.
 
     ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
-    if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
+    if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget;
+    ``to_the_unit`` without the slack of `amounts.WITH_SLACK`.
     """
 
     pieces: PyTree
     squares: ClassVar[bool] = False
+    to_the_unit: ClassVar[bool] = False
 
     def _identity(self) -> list[Array]:
         """What belongs to the filter's mark, beside its type and static fields."""
@@ -62,19 +64,33 @@ class AdditiveFilter(BaseFilter):
 
     def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         """`update` with costs instead of a query."""
-        return _update(self.pieces, costs, state, self.squares)
+        return _update(self.pieces, costs, state, self.squares, self.to_the_unit)
 
     def _covers(self, query: object) -> ArrayLike:
         with jax.enable_x64(True):
             return functools.reduce(operator.and_, [cost < np.inf for cost in jax.tree.leaves(self._cost(query))])
 
+    @amounts.rounded(up=True)
     def spent(self, state: PyTree) -> PyTree:
         """The cost of all that ran, rounded up, in the caller's float type."""
-        return _per_budget(_spent, self, state)
+        return self._part(amounts.used, 2.0**-50, state)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: PyTree) -> PyTree:
         """The largest cost that still fits, rounded down, in the caller's float type."""
-        return _per_budget(_remaining, self, state)
+        # Rounding here is far inside the slack: a query of exactly this much is admitted.
+        return self._part(amounts.left, 0.0, state)
+
+    def _part(self, share: Callable[[SpentState], Array], margin: float, state: PyTree) -> PyTree:
+        """A share of each budget's account, as the cost that it is of."""
+
+        def one(pieces: Array, account: SpentState) -> Array:
+            part = share(account)
+            part = array_module(part).sqrt(part) if self.squares else part
+            return inflated(amounts.join(pieces) * part, margin)
+
+        found = jax.tree.map(one, self.pieces, state)
+        return tuple(found) if isinstance(found, tuple) else found
 
     @amounts.rounded(up=True)
     def fraction(self, state: PyTree) -> Float[Array, "*shape"]:
@@ -88,37 +104,18 @@ class AdditiveFilter(BaseFilter):
 
 
 @in_float64
-@functools.partial(jax.jit, static_argnums=3)
-def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool) -> tuple[Array, PyTree]:
-    """Whether ``costs`` fit all budgets, slack included, and the accounts after them."""
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _update(pieces: PyTree, costs: PyTree, state: PyTree, squares: bool, to_the_unit: bool) -> tuple[Array, PyTree]:
+    """Whether ``costs`` fit all budgets, up to their limit, and the accounts after them."""
     leaves, tree = jax.tree.flatten(pieces)
+    limit = amounts.EXACT if to_the_unit else amounts.WITH_SLACK
     fits, charged = [], []
     for one, cost, account in zip(leaves, tree.flatten_up_to(costs), tree.flatten_up_to(state), strict=True):
         budget = amounts.join(one)
         budget = budget * budget if squares else budget
-        found = amounts.charge(account, jnp.asarray(cost, jnp.float64), budget, amounts.WITH_SLACK)
+        found = amounts.charge(account, jnp.asarray(cost, jnp.float64), budget, limit)
         fits.append(found[0])
         charged.append(found[1])
     admitted = functools.reduce(jnp.logical_and, fits)
     after = tree.unflatten(charged)
     return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
-
-
-def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: PyTree) -> PyTree:
-    found = jax.tree.map(functools.partial(read, squares=filter.squares), filter.pieces, state)
-    return tuple(found) if isinstance(found, tuple) else found
-
-
-@amounts.rounded(up=True)
-def _spent(pieces: Array, state: SpentState, squares: bool) -> Array:
-    return inflated(_part(pieces, amounts.used(state), squares), 2.0**-50)
-
-
-@amounts.rounded(up=False)
-def _remaining(pieces: Array, state: SpentState, squares: bool) -> Array:
-    # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return _part(pieces, amounts.left(state), squares)
-
-
-def _part(pieces: Array, share: Array, squares: bool) -> Array:
-    return amounts.join(pieces) * (array_module(share).sqrt(share) if squares else share)

@@ -43,15 +43,6 @@ def _costs(rows: np.ndarray, orders: Sequence[float]) -> np.ndarray:
     return values[:, where.ravel()]
 
 
-def _candidates(orders: Sequence[float] | None, best: float | None) -> list[float]:
-    """All whole orders first, then the fractions next to the best whole one; a user's own list as it is."""
-    if orders is not None:
-        return [float(order) for order in orders]
-    if best is None:
-        return [order for order in ORDERS if order == int(order)]
-    return [order for order in ORDERS if best - 1 <= order <= best + 1]
-
-
 def _checked(plan: Mechanism, delta: float, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
     if _validate.is_traced((plan, steps)):
         raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
@@ -79,12 +70,11 @@ def _admitted(costs: np.ndarray, steps: np.ndarray, budget: float) -> float:
 def _best(
     score: Callable[[list[float]], list[tuple[float, float]]], orders: Sequence[float] | None
 ) -> tuple[float, float]:
-    """(score, order) of the highest score."""
-    values = score(_candidates(orders, None))
-    value, order = max(values)
-    if orders is None:
-        value, order = max(*score(_candidates(None, order)), (value, order))
-    return value, order
+    """(score, order) of the highest score: of the whole orders first, then of the fractions next to the best one."""
+    if orders is not None:
+        return max(score([float(order) for order in orders]))
+    found = max(score([order for order in ORDERS if order == int(order)]))
+    return max(found, *score([order for order in ORDERS if abs(order - found[1]) <= 1]))
 
 
 def plan_order(

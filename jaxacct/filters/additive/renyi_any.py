@@ -16,7 +16,7 @@ from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct._types import Bool, Float, PyTree
+from jaxacct._types import Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -48,6 +48,12 @@ _HALVINGS = 48
 class AnyOrderFilter(AdditiveFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
 
+    A query is any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), an upper
+    `PLD` without mass at infinity in either direction, or an array of its divergences at the orders, shape (...,
+    orders), infinite where there is none. It is charged to every order, and may run if the orders together still
+    promise delta with it: as long as no order is overdrawn, and for as long as the orders with budget left make up for
+    those that are.
+
     Attributes:
         pieces: the budgets in exact float32 pieces, shape (budgets..., orders, 3).
         orders: the orders, static.
@@ -68,27 +74,6 @@ class AnyOrderFilter(AdditiveFilter):
 
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces, np.ndim(self.pieces) - 2)]
-
-    def update(self, query: object, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        It is charged to every order, and may run if the orders together still promise delta with it. They do as long
-        as no order is overdrawn, and for as long as the orders with budget left make up for those that are.
-
-        Args:
-            query: any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), an upper
-                `PLD` without mass at infinity in either direction, or an array of the query's divergences at the
-                orders, shape (..., orders), infinite where there is none.
-            state: from `init` or `update`. It holds one row of accounts for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. A query with a NaN or negative divergence at any order is refused; a refused query
-            leaves the state.
-
-        Raises:
-            ValueError: a query of another type, or of a shape that the state does not cover.
-        """
-        return self._charged(self._cost(query), state)
 
     def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
         return _update(self.pieces, costs, state, self.orders)

@@ -85,18 +85,16 @@ def _table(
 ) -> dict[str, np.ndarray]:
     """The prices of one family, and what it is read back from."""
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
-    bent = corner_prices(family, sigmas, rates, count, report, records)
-    done = sigmas.size * rates.size
-    extra_lines = np.full((2, len(extra), count), DEAR, np.int32)
+    lines = [_units(corner_prices(family, sigmas, rates, count, report, records)).reshape(2, -1, count)]
     for i, query in enumerate(extra):
-        extra_lines[:, i] = lines_in_units(query, family)
-        if (extra_lines[:, i] == DEAR).all():
+        own = lines_in_units(query, family)
+        if (own == DEAR).all():
             raise ValueError(
                 f"extra must hold queries that fit beside those of the range, got one at position {i} that does not "
                 "fit even once: use more noise, a larger epsilon, or filters.menu, for what takes a whole target"
             )
-        done += 1
-        report(done)
+        lines.append(own[:, None])
+        report(sigmas.size * rates.size + i + 1)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
     positive = family.excess > 0  # small budgets reach less far
     support = np.stack([positive.argmax(1), family.grid.size - positive[:, ::-1].argmax(1)], 1)
@@ -104,8 +102,7 @@ def _table(
         "sigmas": sigmas,
         "rates": rates,
         "nodes": np.rint(family.nodes * UNITS).astype(np.int64),
-        "prices": _units(bent),
-        "extra": extra_lines,
+        "lines": np.concatenate(lines, 1),
         "promised": inflated(promised, 2.0**-40),
         "support": support.astype(np.int32),
         "excess": packed(family.excess[within(support, family.grid.size)], least_of(family.slack, family.far)),

@@ -11,16 +11,14 @@ import contextlib
 import hashlib
 import os
 import pathlib
-import stat
 import tempfile
 import warnings
 from collections.abc import Callable
-from typing import BinaryIO
 
 import jax
 import numpy as np
 
-from jaxacct._files import is_regular, not_ones_own
+from jaxacct._files import not_ones_own
 from jaxacct._progress import Report as Progress
 from jaxacct._progress import progress as terminal_progress
 from jaxacct._types import Fields
@@ -52,12 +50,16 @@ def load(key: str) -> dict[str, np.ndarray] | None:
 
     None, with a warning, where somebody else may have written it.
     """
+    path = directory() / f"{key}.npz"
     try:
-        with _opened(f"{key}.npz") as raw, np.load(raw, allow_pickle=False) as file:
-            # A table is stored as it is: what would grow while it is read was not written here.
-            if any(one.file_size != one.compress_size for one in file.zip.infolist()):
-                return None
-            arrays = {name: file[name] for name in file.files}
+        _refuse_others(path.parent.stat(), path.parent)
+        with open(path, "rb", opener=_no_link) as raw:
+            _refuse_others(os.fstat(raw.fileno()), path)  # of what is read, whatever has become of the folder
+            with np.load(raw, allow_pickle=False) as file:
+                # A table is stored as it is: what would grow while it is read was not written here.
+                if any(one.file_size != one.compress_size for one in file.zip.infolist()):
+                    return None
+                arrays = {name: file[name] for name in file.files}
         sealed = str(arrays.pop("digest"))
     except Exception:  # none is there, or whatever a damaged archive makes zipfile and NumPy raise
         return None
@@ -92,31 +94,13 @@ def own_folder(*below: str) -> bool:
     return True
 
 
-def _opened(name: str) -> BinaryIO:
-    """A regular file in the directory, if both are this user's alone, as they are and not as they were a moment ago."""
-    if not hasattr(os, "geteuid"):
-        if not is_regular(directory() / name):
-            raise OSError(f"{name} must be a regular file")
-        return open(directory() / name, "rb")
-    folder = os.open(directory(), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _refuse_others(folder, directory())
-        # Neither a link, nor a pipe, which would wait for whoever writes it.
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)
-    try:
-        _refuse_others(file, directory() / name)
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{name} must be a regular file")
-        return os.fdopen(file, "rb")
-    except BaseException:
-        os.close(file)
-        raise
+def _no_link(path: str, flags: int) -> int:
+    """Opens neither a link, nor a pipe, which would wait for whoever writes it."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
-def _refuse_others(file: int, path: pathlib.Path) -> None:
-    why = not_ones_own(os.fstat(file))
+def _refuse_others(found: os.stat_result, path: pathlib.Path) -> None:
+    why = not_ones_own(found)
     if why is not None:
         warnings.warn(
             f"tables in {path} are computed anew, because it {why}: make it yours alone (chown, chmod go-w), or set "

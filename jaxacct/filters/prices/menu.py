@@ -19,6 +19,7 @@ from jaxacct.filters.prices.laws import delta_of, lost_to_rounding, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.prices.table import TableFilter
+from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -159,7 +160,7 @@ def _filter_of(
         node, slack, reach = int(arrays["node"]), float(arrays["slack"]), int(arrays["reach"])
         curves = MenuCurves(arrays["curves"], node, budget, slack, reach, grid, tuple(mechanisms))
     noise, rate = edges_of(mechanisms)
-    return fixed_prices(arrays["prices"], budget, noise, rate, np.asarray(profile.excess), profile.grid, target, curves)
+    return fixed_prices(arrays["prices"], budget, noise, rate, profile, target, curves)
 
 
 def fixed_prices(
@@ -167,16 +168,14 @@ def fixed_prices(
     budget: int,
     noise: Array,
     rate: Array,
-    excess: np.ndarray,
-    grid: LossGrid,
+    curve: PrivacyProfile,
     target: tuple[float, float],
     promise: MenuCurves | None = None,
 ) -> TableFilter:
     """A table of entries whose prices, in units, do not depend on what is left; the rest as in `TableFilter`."""
-    entries = np.broadcast_to(np.asarray(prices, np.int32)[:, None], (2, np.size(prices), 1)).copy()
-    nodes, nothing = np.array([0, budget], np.int32), np.zeros((2, 0, 0, 1), np.int32)
+    lines = np.broadcast_to(np.asarray(prices, np.int32)[:, None], (2, np.size(prices), 1)).copy()
     axis = np.zeros((0, 3), np.float32)
-    return TableFilter(nothing, entries, nodes, axis, axis, noise, rate, excess, grid, target, promise)
+    return TableFilter(lines, np.array([0, budget], np.int32), axis, axis, noise, rate, curve, target, promise)
 
 
 def constant_schedules(filter: TableFilter, mechanisms: Sequence[Mechanism], delta: ArrayLike) -> Bounds:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import replaced
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import certified
 from jaxacct.filters.prices.arguments import check_mechanisms, check_target
@@ -23,7 +24,7 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import PureDP
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 15  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 16  # of the table format and algorithm: increase it to invalidate cached tables
 _MOST_RECORDS = 10_000  # of a user
 
 
@@ -132,20 +133,20 @@ def _made(
             {name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}, edges, target, records
         )
         for end in (" 0", " 1")
-        if f"prices{end}" in arrays
+        if f"lines{end}" in arrays
     )
     if not others:
         return first
     if not all(np.array_equal(getattr(first, name), getattr(others[0], name)) for name in ("sigmas", "rates")):
         raise ArithmeticError("both tables of a box must have the same noise multipliers and rates")
-    return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
+    both = replaced(first.curve, excess=np.maximum(first.curve.excess, others[0].curve.excess))
+    return dataclasses.replace(first, curve=both, other=others[0])
 
 
 def _filter_of(
     kept: dict[str, np.ndarray], edges: tuple[np.ndarray, np.ndarray], target: tuple[float, float], records: int
 ) -> TableFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
-    profile = certified(kept["promised"], grid, *target)
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
     inside = within(kept["support"], grid.size)
     excess = np.zeros(inside.shape)
@@ -153,13 +154,6 @@ def _filter_of(
     family = prepared(grid, kept["nodes"] / UNITS, excess, width, slack, far)
     with jax.enable_x64(True):
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
-    nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
-    excess = np.asarray(profile.excess)
-    return TableFilter(
-        *(kept["prices"], kept["extra"], nodes, sigmas, rates, *edges),
-        excess,
-        profile.grid,
-        target,
-        family,
-        records=records,
-    )
+    lines, curve = kept["lines"], certified(kept["promised"], grid, *target)
+    nodes = kept["nodes"][: lines.shape[-1] + 1].astype(np.int32)
+    return TableFilter(lines, nodes, sigmas, rates, *edges, curve, target, family, records=records)

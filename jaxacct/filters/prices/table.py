@@ -17,7 +17,6 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand, floats, on_device
 from jaxacct._numerics.manual_axes import cond, while_loop
-from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import rounded_up
 from jaxacct._types import Bool, Float, Int
@@ -33,7 +32,6 @@ from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.profile import PrivacyProfile
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
 
 _STATEMENT = (
@@ -66,16 +64,15 @@ class TableFilter(BaseFilter):
     prices do not depend on what is left: it has one interval.
 
     Attributes:
-        corners: units by noise and rate, int32, shape ``(2, sigmas, rates, intervals)``; without any, of a menu.
-        entries: units of each entry of a list, shape ``(2, entries, intervals)``.
+        lines: units, int32, shape ``(2, rows, intervals)``: a row for each noise multiplier and rate of the axes, rates
+            running fastest (a menu has none), then one for each entry of a list.
         nodes: the intervals' ends in units, int32, from 0 to the whole budget.
         sigmas: noise multipliers of the axis, in float32 pieces, rising.
         rates: its rates, likewise.
         noise: the least noise multiplier that counts as each entry, a hair of 2^-22 below its own, in float32 pieces;
             NaN for what is no sampled Gaussian.
         rate: the largest sampling rates that do, likewise.
-        excess: the certified worst case at the grid's points, of both tables where there are two.
-        grid: of the profile, static.
+        curve: the certified worst case, of both tables where there are two.
         target: (epsilon, delta), static.
         promise: what prices of queries that the table does not have are certified against, static. None for a menu
             without ``online=True``, and for a filter that was read from a `jaxacct.Ledger`.
@@ -85,15 +82,13 @@ class TableFilter(BaseFilter):
         records: how many records a user owns at most, static; of a menu 1.
     """
 
-    corners: Array
-    entries: Array
+    lines: Array
     nodes: Array
     sigmas: Array
     rates: Array
     noise: Array
     rate: Array
-    excess: Array
-    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    curve: PrivacyProfile
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     promise: Family | MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
     other: TableFilter | None = None
@@ -106,7 +101,7 @@ class TableFilter(BaseFilter):
 
     @property
     def _name(self) -> str:
-        return "sampled_gaussian" if np.shape(self.corners)[1] else "menu"
+        return "sampled_gaussian" if np.shape(self.sigmas)[0] else "menu"
 
     def __repr__(self) -> str:
         """A menu by its prices and budget, a box by its ranges and target."""
@@ -115,7 +110,7 @@ class TableFilter(BaseFilter):
                 return f"menu(prices={number(self.prices)}, budget={number(self.budget)})"
             with jax.enable_x64(True):
                 ends = [f"{float(x[0]):.6g} to {float(x[-1]):.6g}" for x in axes_of(self)]
-            count, (epsilon, delta) = np.shape(self.entries)[1], self.target
+            count, (epsilon, delta) = np.shape(self.noise)[0], self.target
             more = f", up to {self.records} records of a user" if self.records > 1 else ""
             more += f", {count} further entries" if count else ""
             return (
@@ -133,17 +128,22 @@ class TableFilter(BaseFilter):
     @property
     def prices(self) -> Array:
         """What each entry costs where it leaves next to nothing, int32; all of a menu's price for it."""
-        return self.entries[0, :, 0]
+        return self.lines[0, self.first_entry :, 0]
+
+    @property
+    def first_entry(self) -> int:
+        """The row of the first entry of the list."""
+        return np.shape(self.sigmas)[0] * np.shape(self.rates)[0]
 
     @property
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
-        curve = unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper")
         unit = f"Neighbours differ in all records of one user, who owns at most {self.records}. "
-        return ProfileGuarantee(curve, unit * (self.records > 1) + _STATEMENT)
+        return ProfileGuarantee(self.curve, unit * (self.records > 1) + _STATEMENT)
 
     def _identity(self) -> list[Array]:
-        tables = [row_of(self.corners, most=1024), row_of(self.entries, most=None if self.fixed else 1024)]
+        first, most = self.first_entry, None if self.fixed else 1024
+        tables = [row_of(self.lines[:, :first], most=most), row_of(self.lines[:, first:], most=most)]
         rows = [row_of(one) for one in (self.nodes, self.sigmas, self.rates, self.noise, self.rate)]
         # Of a menu with online prices, whose promise is another, units do not say what ran.
         online = np.array([self.fixed and self.promise is not None])
@@ -274,7 +274,7 @@ class TableFilter(BaseFilter):
 
     def _covers(self, query: object) -> ArrayLike:
         if (place := position_of(query)) is not None:
-            return (place >= 0) & (place < np.shape(self.entries)[1])
+            return (place >= 0) & (place < np.shape(self.noise)[0])
         with jax.enable_x64(True):
             found = [as_sampled_gaussian(part) for part, _ in parts_of(query)]
             return functools.reduce(operator.and_, [self._has(*one) for one in found if one is not None], True)
@@ -287,7 +287,7 @@ class TableFilter(BaseFilter):
 
     def _outside(self, query: object) -> str:
         if (place := position_of(query)) is not None:
-            return f"position {place} is none of the {np.shape(self.entries)[1]} that this filter has entries for"
+            return f"position {place} is none of the {np.shape(self.noise)[0]} that this filter has entries for"
         with jax.enable_x64(True):
             least, most = self._edges()
             least, most = np.nanmin(least, initial=np.inf), np.nanmax(most, initial=0.0)

@@ -17,6 +17,7 @@ from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
 from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
+from jaxacct.filters.described import word_of_function
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.marks import row_of
@@ -109,8 +110,8 @@ class ResidueFilter(BaseFilter):
     """
 
     parameter: PyTree
-    curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True})
-    change: Callable[[PyTree, PLD], PyTree] = dataclasses.field(metadata={"static": True})
+    curve: Callable[[PyTree], PLD] = dataclasses.field(metadata={"static": True, "written": False})
+    change: Callable[[PyTree, PLD], PyTree] = dataclasses.field(metadata={"static": True, "written": False})
     rounds: int = dataclasses.field(metadata={"static": True})
     grid: LossGrid = dataclasses.field(metadata={"static": True})
     relation: str = dataclasses.field(metadata={"static": True})
@@ -133,7 +134,9 @@ class ResidueFilter(BaseFilter):
         return jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
 
     def _identity(self) -> list[Array]:
-        return [row_of(leaf) for leaf in jax.tree.leaves(self._first())]
+        # The family by what it computes. Another update makes no other filter: each step of it is certified.
+        first = self._first()
+        return [np.array([word_of_function(self.curve, first)], np.uint32), *map(row_of, jax.tree.leaves(first))]
 
     @in_float64
     def prepare(self, query: object) -> PLD:
