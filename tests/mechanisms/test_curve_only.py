@@ -131,7 +131,6 @@ def test_a_renyi_guarantee_is_at_most_its_conversion(order):
             assert np.all(jaxacct.delta(RandomizedResponse(e0 * (1 - 1e-9)), epsilons).lower <= upper[i])
 
 
-@pytest.mark.slow
 def test_guarantees_add_up_over_runs_and_dominate_members_in_company():
     single = jaxacct.delta(ZeroConcentratedDP(0.2), 1.0).upper
     for mechanism, steps in (
