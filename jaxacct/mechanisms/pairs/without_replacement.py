@@ -48,13 +48,6 @@ class WithoutReplacementPair(Pair):
         above, below = self.above.loss_error(), self.below.loss_error()
         return xp.maximum(above, below)
 
-    def gaussian_mu(self) -> PerSetting:
-        """The larger one, where Gaussians dominate both; inf where none is known."""
-        if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
-            return np.inf + self._zero()
-        above, below = self.above.gaussian_mu(), self.below.gaussian_mu()
-        return xp.maximum(above, below)
-
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         above, below = self.above.log_moment(order), self.below.log_moment(order)

@@ -74,10 +74,6 @@ class DisplacedGaussianPair(Pair):
         kept = xp.concatenate([high > 0.0, low < 0.0], -1)
         return rest_at_zero(losses, xp.where(kept, masses, -np.inf))
 
-    def gaussian_mu(self) -> PerSetting:
-        """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every epsilon."""
-        return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
-
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         q = self.rate
