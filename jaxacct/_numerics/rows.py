@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TypeVar
 
@@ -24,6 +25,11 @@ class Row:
     def __init__(self, values: Array) -> None:
         self.values = values
         self.size = values.shape[-1]
+
+    @classmethod
+    def of(cls, numbers: Sequence[Array]) -> Row:
+        """Numbers whose shapes are those of settings, and broadcast, side by side."""
+        return cls(xp.stack(xp.broadcast_arrays(*numbers), -1))
 
     def tree_flatten(self) -> tuple[tuple[Array], int]:
         """The values; the size is static."""

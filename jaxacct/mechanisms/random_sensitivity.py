@@ -8,9 +8,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -78,24 +79,19 @@ class RandomSensitivityGaussian(Mechanism):
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
     def _replaced(self, rate: Rate) -> Pair:
-        noise, sensitivities, weights = self._parts()
+        noise, s, w = self._parts()
         # A record that is not in the sample moves nothing.
-        share = rate.value / sum(weights)
-        weights = (rate.rest, *(share * weight for weight in weights))
-        return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
+        weights = column(rate.value / w.values.sum(-1)) * w.values
+        rest = xp.broadcast_to(column(rate.rest), (*weights.shape[:-1], 1))
+        still = xp.zeros_like(s.values[..., :1])
+        both = xp.concatenate([still, s.values], -1), xp.concatenate([rest, weights], -1)
+        return AntipodalMixturePair(noise, *map(Row, both))
 
-    def _parts(self) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
+    def _parts(self) -> tuple[Array, Row, Row]:
         """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
-        xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
-        sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
-        total = sum(weights)
-        good = (abs(total - 1.0) <= SUM_SLACK) | moved()
-        for value in (*sensitivities, *weights):
-            good = good & (value >= 0) & xp.isfinite(value)
-        for weight in weights:
-            good = good & ((weight >= LEAST_MASS) | (weight == 0))
-        good = good & (
-            sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
-        )
-        noise = xp.where(good, sigma, np.nan)
-        return noise, tuple(sensitivities), tuple(weights)
+        s, w = (Row.of(floats(*numbers)[1:]) for numbers in (self.sensitivities, self.weights))
+        some = (w.values >= LEAST_MASS) & (w.values < np.inf)
+        good = ((w.values == 0) | some).all(-1) & ((s.values >= 0) & (s.values < np.inf)).all(-1)
+        good = good & ((xp.abs(w.values.sum(-1) - 1.0) <= SUM_SLACK) | moved())
+        good = good & (xp.where(some, s.values, 0.0).sum(-1) > 0)
+        return xp.where(good, positive(self.sigma), np.nan), s, w

@@ -166,7 +166,7 @@ def _best(counts: np.ndarray, curve: Curve, at_delta: float) -> tuple[FromProfil
         near = np.linspace(at[max(place - 1, 0)], at[min(place, _ASKED)], _NEAR + 1)
         at = np.append(at, near)
         found = [np.append(side, order.bound(near)) for side, order in zip(found, orders, strict=True)]
-        epsilons[i], deltas[i] = at, np.max(found, axis=0)
+        epsilons[i], deltas[i] = at, np.minimum(np.max(found, axis=0), 1.0)
         asked = max(at_delta, 1.001 * deltas[i].min())  # infinite losses may be more
         target = np.argmin(np.where(deltas[i] <= asked, at, np.inf))
         worst = int(np.argmax([side[target] for side in found]))

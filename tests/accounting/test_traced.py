@@ -254,18 +254,12 @@ def test_programs_without_callbacks_hold_the_formulas():
     assert not calls(ask.trace(2.0).lower(lowering_platforms=("cuda",)).as_text())
 
 
-@pytest.mark.slow
-def test_compiled_formulas_enclose_what_the_host_encloses(exact):
-    with jaxacct.without_callbacks(), jax.enable_x64(True):
-        found = jax.jit(jax.vmap(bounds))(SIGMAS)
-        slopes = jax.jit(jax.vmap(jax.grad(upper)))(SIGMAS)
-        many = jax.jit(lambda s: jaxacct.delta(Laplace(s), 0.5, steps=5))(2.0)
-    eager = jaxacct.delta(Laplace(2.0), 0.5, steps=5)
-    for one, other in ((jax.tree.map(np.asarray, found), exact), (jax.tree.map(np.asarray, many), eager)):
-        assert np.all(one.lower <= other.upper)
-        assert np.all((other.lower <= one.upper) & (one.upper <= other.upper * (1 + 1e-2)))
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(slopes, jax.vmap(jax.grad(upper))(SIGMAS), rtol=1e-6)
+def formulas(make, noise, steps, kind, target, wide):
+    """Eager bounds, and those of a program without callbacks."""
+    ask = lambda s: getattr(jaxacct, kind)(make(s), target, steps=steps)  # noqa: E731
+    with program(wide), jaxacct.without_callbacks():
+        found = jax.jit(jax.vmap(ask))(jnp.asarray(noise))
+    return ask(noise), *(np.asarray(x, np.float64) for x in found)
 
 
 ALONE = {  # widths of an epsilon of few settings, and of a delta or of many settings
@@ -280,12 +274,8 @@ ALONE = {  # widths of an epsilon of few settings, and of a delta or of many set
 @pytest.mark.parametrize("kind", ["epsilon", "delta"])
 @pytest.mark.parametrize("name", ALONE)
 def test_formulas_in_a_program_are_as_tight_as_eager_bounds(name, kind, wide):
-    mechanism, steps, width = ALONE[name]
-    target = 2.0**-16 if kind == "epsilon" else 0.5
-    ask = lambda s: getattr(jaxacct, kind)(mechanism(s), target, steps=steps)  # noqa: E731
-    exact = ask(SIGMAS)
-    with program(wide), jaxacct.without_callbacks():
-        lower, upper = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(ask))(jnp.asarray(SIGMAS)))
+    make, steps, width = ALONE[name]
+    exact, lower, upper = formulas(make, SIGMAS, steps, kind, 2.0**-16 if kind == "epsilon" else 0.5, wide)
     width = width[kind] if wide else width[kind] + 2.0**-22
     assert np.all((lower <= exact.upper) & (exact.lower <= upper))
     assert np.all((exact.lower * (1 - width) <= lower) & (upper <= exact.upper * (1 + width)))
@@ -293,11 +283,7 @@ def test_formulas_in_a_program_are_as_tight_as_eager_bounds(name, kind, wide):
 
 @pytest.mark.slow
 def test_formulas_of_many_settings_are_tighter_than_those_of_few():
-    ask = lambda s: jaxacct.epsilon(sampled(s), 2.0**-16, steps=1000)  # noqa: E731
-    sigmas = np.linspace(0.875, 1.25, 9)
-    exact = ask(sigmas)
-    with program(True), jaxacct.without_callbacks():
-        lower, upper = (np.asarray(x) for x in jax.jit(jax.vmap(ask))(jnp.asarray(sigmas)))
+    exact, lower, upper = formulas(sampled, np.linspace(0.875, 1.25, 9), 1000, "epsilon", 2.0**-16, True)
     assert np.all((lower <= exact.upper) & (exact.lower <= upper))
     assert np.all(upper <= exact.upper * (1 + 1e-7))
 
@@ -307,14 +293,11 @@ ATOMS = {
     "sampled Laplace": (lambda s: PoissonSampled(Laplace(s), 5e-5), 0.75, 4655, 6.65e-4),
     "rare sampled Laplace": (lambda s: PoissonSampled(Laplace(s), 8.4e-4), 8.5, 8752, 7e-9),
     "Laplace and a sample": (
-        lambda s: Composed([PoissonSampled(Gaussian(s), 3.5e-4), Laplace(20.0 * s)], [50, 3]),
-        4.0,
-        24,
-        4.5e-10,
+        lambda s: Composed([PoissonSampled(Gaussian(s), 3.5e-4), Laplace(20.0 * s)], [50, 3]), 4.0, 24, 4.5e-10
     ),
     "randomized response": (lambda s: PoissonSampled(RandomizedResponse(s), 0.08), 0.73, 20_249, 1.1e-5),
     "rare and many": (lambda s: PoissonSampled(Gaussian(s), 1e-3), 0.5, 100_000, 1e-5),
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -346,12 +329,13 @@ def test_derivatives_of_formulas_in_a_program_are_the_eager_ones():
         parts = [sampled(sigma, rate), sampled(2.0)]
         return jaxacct.epsilon(Composed(parts, [count, 50]), 2.0**-16).upper
 
-    numbers = (0.875, 0.02, 300.0)
+    slope, many = jax.grad(ask, (0, 1, 2)), jax.vmap(jax.grad(upper))
     with jax.enable_x64(True):
-        eager = jax.grad(ask, (0, 1, 2))(*numbers)
+        eager = slope(0.875, 0.02, 300.0), many(SIGMAS)
         with jaxacct.without_callbacks():
-            found = jax.jit(jax.grad(ask, (0, 1, 2)))(*numbers)
-    np.testing.assert_allclose(found, eager, rtol=1e-6)
+            found = jax.jit(slope)(0.875, 0.02, 300.0), jax.jit(many)(SIGMAS)
+    for one, other in zip(found, eager, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_compiled_programs_bound_delta_at_negative_epsilons():

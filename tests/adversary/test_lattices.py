@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import GDP, ApproximateDP, Laplace, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
+from jaxacct import GDP, PLD, ApproximateDP, Laplace, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
 from jaxacct.adversary import counterexample, is_free, natural_filter_cost, totally_ordered_closure
 from tests import finite
 
@@ -16,6 +16,8 @@ TENTH = [RandomizedResponse(LOG2), ApproximateDP(0.0, 0.1)]  # costs 23/90 under
 
 
 def curves(kind):
+    if kind == "PLD":
+        return [PLD.from_mechanism(m, relation="replace", grid=GRID) for m in TENTH]
     if kind == "profile":
         return [PrivacyProfile.from_mechanism(m, relation="replace", grid=GRID) for m in TENTH]
     return [
@@ -23,12 +25,15 @@ def curves(kind):
     ]
 
 
-@pytest.mark.parametrize("kind", ["profile", "trade-off"])
+@pytest.mark.parametrize("kind", ["PLD", "profile", "trade-off"])
 def test_curves_play_like_what_they_are_curves_of(kind):
-    cost = natural_filter_cost(ApproximateDP(LOG2, 2 / 9), curves(kind), 2, tolerance=1e-9, grid=GRID)
-    found = cost.hockey_stick(LOG2)
-    assert found.lower - 1e-9 <= 23 / 90 <= found.upper + 1e-9
-    assert found.upper - found.lower < 1e-3
+    budget = ApproximateDP(LOG2, 2 / 9)
+    for given in (budget, PLD.from_mechanism(budget, relation="replace", grid=GRID)):
+        cost = natural_filter_cost(given, curves(kind), 2, tolerance=1e-9, grid=None if kind == "PLD" else GRID)
+        found = cost.hockey_stick(LOG2)
+        assert found.lower - 1e-9 <= 23 / 90 <= found.upper + 1e-9
+        assert found.upper - found.lower < (1e-9 if kind == "PLD" else 1e-3)
+    assert is_free(budget, curves(kind), 2, tolerance=1e-9, grid=GRID).word == "no"
 
 
 CONTINUOUS = [Laplace(4.0), RandomizedResponse(0.3)]
@@ -61,16 +66,6 @@ def test_continuous_queries_under_budgets_of_every_kind(budget, steps):
         cost.excess(np.array([0.01]), 0)
     if rounds == 2:
         assert is_free(budget, CONTINUOUS, 2, grid=LATTICE).word in ("yes", "undecided")
-
-
-def test_lattices_agree():
-    found = []
-    for n in (1, 2):
-        cost = natural_filter_cost(GDP(3.0), CONTINUOUS, 2, grid=LossGrid(0.05 / n, -80 * n, 160 * n + 1))
-        found.append(cost.hockey_stick([0.0, 0.25, 0.5, 0.75]))
-    coarse, fine = found
-    assert np.all(coarse.lower <= fine.upper)
-    assert np.all(fine.lower <= coarse.upper)
 
 
 def test_a_finite_budget_may_have_losses_between_lattice_points():

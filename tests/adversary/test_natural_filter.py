@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import jaxacct
-from jaxacct import GDP, PLD, ApproximateDP, Gaussian, LossGrid, PoissonSampled, RandomizedResponse
+from jaxacct import GDP, ApproximateDP, Gaussian, LossGrid, PoissonSampled, RandomizedResponse
 from jaxacct.adversary import (
     adaptive_choice,
     counterexample,
@@ -77,16 +77,11 @@ def test_random_games_agree_with_brute_force():
         budget = finite.compose(finite.randomized_response(order), finite.failing(delta))
         gamma = F(int(rng.integers(5, 30)), 10)
 
-        def cost(played, left, gamma, pairs=pairs, budget=budget):
-            found = max(1 - gamma, F(0))
-            for pair in pairs if left else []:
-                after = finite.compose(played, pair)
-                if finite.at_most(after, budget):
-                    value = sum(p * cost(after, left - 1, gamma * q / p) if q else p for p, q in pair if p)
-                    found = max(found, value)
-            return found
+        def allowed(played, _, pairs=pairs, budget=budget):
+            after = [finite.compose(played, pair) for pair in pairs]
+            return [(i, one) for i, one in enumerate(after) if finite.at_most(one, budget)]
 
-        truth = float(cost([(F(1), F(1))], 3, gamma))
+        truth = float(finite.worst(pairs, allowed, [(F(1), F(1))], gamma, 3))
         family = [response(r) for r in ratios] + [zero(float(pairs[2][0][1]))]
         found = natural_filter_cost(ApproximateDP(math.log(order), float(delta)), family, 3)
         bounds = found.hockey_stick(math.log(gamma))
@@ -229,30 +224,6 @@ def test_sampled_gaussians_break_the_filter_as_in_example_3_3():
     # The corrected branches: (2.25, 2.25) after a first output above 0.65, whose loss is above 0.
     assert found.choice(1.0) == 0
     assert found.choice(-0.5) == 1
-
-
-def test_members_and_budgets_may_be_plds():
-    family = [
-        PLD.from_mechanism(m, relation="replace", grid=LossGrid(LOG2 / 8, -40, 81)) for m in (response(2), zero(0.1))
-    ]
-    cost = natural_filter_cost(ApproximateDP(LOG2, 2 / 9), family, 2, tolerance=1e-9).hockey_stick(LOG2)
-    assert cost.lower == pytest.approx(23 / 90, abs=1e-9)
-    assert not is_free(ApproximateDP(LOG2, 2 / 9), family, 2, tolerance=1e-9)
-    budget = PLD.from_mechanism(ApproximateDP(LOG2, 2 / 9), relation="replace", grid=LossGrid(LOG2 / 8, -40, 81))
-    again = natural_filter_cost(budget, family, 2, tolerance=1e-9).hockey_stick(LOG2)
-    assert again.lower == pytest.approx(23 / 90, abs=1e-9)
-
-
-def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
-    family = [jaxacct.Laplace(4.0), response(1.3)]
-    cost = natural_filter_cost(ApproximateDP(0.5, 0.05), family, 3)
-    bounds = cost.hockey_stick([0.0, 0.5])
-    assert np.all(bounds.lower <= bounds.upper)
-    # Three of the leakier member are one plan among others.
-    assert bounds.upper[0] >= jaxacct.delta(response(1.3), 0.0, steps=1).lower
-    assert cost.undecided <= 2
-    profile = cost.profile()
-    assert np.all(profile.hockey_stick([0.0, 0.5]) >= bounds.lower)
 
 
 def test_a_gaussian_budget_is_broken_by_randomized_response():

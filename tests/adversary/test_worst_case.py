@@ -19,22 +19,6 @@ TWO, FOUR, FAILING = RandomizedResponse(LOG2), RandomizedResponse(2 * LOG2), App
 PAIRS = [finite.randomized_response(2), finite.randomized_response(4), finite.failing(F(1, 8))]
 
 
-def best(state, allowed, left, gamma):
-    """sup over analysts of H(gamma), by trying everything (Proposition 6 and Lemma 1)."""
-    found = max(1 - gamma, F(0))
-    if not left:
-        return found
-    for query, following in allowed(state, left):
-        value = F(0)
-        for p, q in PAIRS[query]:
-            if p and q:
-                value += p * best(following, allowed, left - 1, gamma * q / p)
-            elif p:
-                value += p
-        found = max(found, value)
-    return max(found, *(best(state, allowed, left - 1, gamma),))
-
-
 def enclosed(bounds, truth, width):
     truth = np.array([float(t) for t in truth])
     assert np.all(bounds.lower <= truth + 1e-15)
@@ -43,7 +27,9 @@ def enclosed(bounds, truth, width):
 
 
 def truths(start, allowed, rounds, orders=ORDERS):
-    return [best(start, allowed, rounds, F(math.exp(x)).limit_denominator(10**9)) for x in orders]
+    gammas = [F(math.exp(x)).limit_denominator(10**9) for x in orders]
+    or_wait = lambda state, left: [(None, state), *allowed(state, left)]  # noqa: E731
+    return [finite.worst(PAIRS, or_wait, start, gamma, rounds) for gamma in gammas]
 
 
 def test_on_the_lattice_bounds_meet_at_the_brute_force_value():

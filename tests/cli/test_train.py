@@ -33,15 +33,6 @@ def test_missing_extras_are_named_with_the_way_to_install_them(capsys, monkeypat
     assert err.count("\n") == 1
 
 
-def test_the_command_group_loads_nothing_that_training_needs():
-    program = (
-        "import sys, jaxacct.cli\n"
-        "heavy = {'flax', 'optax', 'sklearn', 'matplotlib', 'tqdm', 'jax'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
 def test_a_run_ends_with_a_table_and_a_report_and_leaves_float32_alone(capsys, tmp_path):
     before = jax.config.jax_enable_x64
     code, out, err = call(

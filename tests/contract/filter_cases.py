@@ -179,13 +179,6 @@ CASES = {
         offset=2.0,
         **laws(0.1, Gaussian(9.0), PoissonSampled(Gaussian(3.0), 0.1)),
     ),
-    "renyi-fractional": Case(
-        lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=6.5),
-        lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
-        PoissonSampled(Gaussian(0.1), 0.1),
-        offset=2.0,
-        heavy=True,
-    ),
     "renyi-any": Case(
         lambda scale=1.0: filters.renyi_any(2.0 + scale, 1e-5, (8, 12.5)),
         lambda t: Gaussian(12.0 * t),
@@ -194,31 +187,6 @@ CASES = {
         offset=2.0,
         heavy=True,
         **laws(np.full(2, 0.1), Gaussian(9.0)),
-    ),
-    "odometer": Case(
-        lambda scale=1.0: filters.odometer(filters.gdp(scale)), lambda t: Gaussian(10.0 * t), Gaussian(0.9), heavy=True
-    ),
-    "odometer-pure-dp": Case(
-        lambda scale=1.0: filters.odometer(filters.pure_dp(scale)),
-        lambda t: Laplace(50.0 * t),
-        Laplace(0.9),
-        heavy=True,
-        **laws(0.1, Laplace(9.0)),
-    ),
-    "odometer-zcdp": Case(
-        lambda scale=1.0: filters.odometer(filters.zcdp(0.5 * scale)),
-        lambda t: Gaussian(10.0 * t),
-        Gaussian(0.9),
-        heavy=True,
-        **laws(0.1, Gaussian(9.0)),
-    ),
-    "odometer-renyi": Case(
-        lambda scale=1.0: filters.odometer(filters.renyi(2.0 + scale, 1e-5, order=8)),
-        lambda t: Gaussian(12.0 * t),
-        Gaussian(0.9),
-        heavy=True,
-        offset=2.0,
-        **laws(0.1, Gaussian(9.0)),
     ),
     "gdp-residue": Case(
         lambda scale=1.0: filters.gdp_residue(scale),
@@ -330,15 +298,28 @@ CASES = {
         None,
         is_bound=False,
     ),
-    "approximate-gdp-large": Case(
-        lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
-        lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9),
-        PoissonSampled(Gaussian(0.1), 0.9),
-        None,
-        heavy=True,
-        is_bound=False,
-    ),
 }
+
+
+def like(name: str, **changed: Any) -> Case:
+    """A case that differs in these attributes."""
+    return dataclasses.replace(CASES[name], **changed)
+
+
+def odometer_of(name: str) -> Case:
+    make = CASES[name].make
+    return like(name, make=lambda scale=1.0: filters.odometer(make(scale)), number=lambda x: x, heavy=True)
+
+
+CASES |= {f"odometer-{name}": odometer_of(name) for name in ("gdp", "pure-dp", "zcdp", "renyi")}
+CASES["renyi-fractional"] = like(
+    "renyi", make=lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=6.5), heavy=True, accepts=list, refuses=list,
+    rejects=list,
+)  # fmt: skip
+CASES["approximate-gdp-large"] = like(
+    "approximate-gdp-small", make=lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
+    small=lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9), big=PoissonSampled(Gaussian(0.1), 0.9), heavy=True,
+)  # fmt: skip
 
 # Around a heavy filter a program of its own is for the slow tests; one that holds much of them runs by default.
 in_programs = pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """Arrays have the shapes and dtypes that annotations name: `Float[Array, "*settings edges"]`, checked call by call."""
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.processes import printed
+
 PROGRAM = """
 from tests.contract import shapes
 seen, broken = shapes.run()
@@ -31,9 +28,7 @@ CHECKED = {
 
 def test_arrays_have_the_shapes_that_annotations_name():
     pytest.importorskip("jaxtyping", reason="jaxtyping comes with the extra 'test'")
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    seen, *broken = done.stdout.split("\n--\n")
+    seen, *broken = printed(PROGRAM).split("\n--\n")
     assert set(seen.split()) >= CHECKED
     assert len(broken) == 2
     assert "infinity_mass must be" in broken[0]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 
 import chex
 import jax
@@ -15,6 +12,7 @@ import pytest
 
 from jaxacct import GDP, ApproximateDP, Gaussian, PoissonSampled, PureDP, RandomizedResponse, adversary, filters
 from tests.contract.filter_cases import CASES, GRID, NATURAL, SYMMETRIC, honest, law, menu, response
+from tests.processes import printed
 
 every_filter = pytest.mark.parametrize("name", CASES)
 
@@ -267,9 +265,7 @@ for name in {names}:
 def test_a_new_process_gives_the_same_marks():
     """Functions count by their code, tables by their numbers: nothing depends on addresses or hash seeds."""
     names = ("gdp", "renyi-any", "approximate-zcdp", "residue", "natural", "natural-undeclared", "menu")
-    environment = os.environ | {"PYTHONHASHSEED": "7"}
-    program = [sys.executable, "-c", PROGRAM.format(names=names)]
-    found = subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
+    found = printed(PROGRAM.format(names=names), PYTHONHASHSEED="7").split("\n")
     for name, line in zip(names, found, strict=False):
         leaves = jax.tree.leaves(CASES[name].make().init())
         marks = [int(leaf) for leaf in leaves if leaf.dtype == np.uint32 and not leaf.ndim]

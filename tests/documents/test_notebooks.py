@@ -16,10 +16,6 @@ NEEDED = ("nbclient", "nbformat", "ipykernel")
 EXECUTE = NOTEBOOKS[0].parent / "execute.py"
 
 
-def test_there_is_a_notebook():
-    assert NOTEBOOKS
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_can_be_read_without_running_it(path):
     # Refresh it with: python notebooks/execute.py notebooks/NAME.ipynb

@@ -19,6 +19,7 @@ from jaxacct.expost import (
     RenyiExPost,
     ZCDPExPost,
 )
+from tests.expost.test_definitions import shifted_until_true
 
 DELTA = 1e-5
 BUDGETS = np.logspace(-2, 0, 7) / 20  # the rho of Table 3's epsilons at order 20
@@ -127,12 +128,7 @@ def random_tables(seed, count):
 
 
 def fitted(laws, rho):
-    low, high = np.zeros(len(laws)), np.full(len(laws), 20.0)
-    for _ in range(30):
-        middle = (low + high) / 2
-        fails = expost.exact.excess(ZCDPExPost(), laws, rho + middle[:, None]).upper > 0
-        low, high = np.where(fails, middle, low), np.where(fails, high, middle)
-    return rho + high[:, None]
+    return shifted_until_true(laws, rho, ZCDPExPost(), 20.0, 30)
 
 
 def test_zcdp_on_tables_is_renyi_at_every_order_and_survives_post_processing():

@@ -26,14 +26,18 @@ def random_tables(seed, count):
     return tables / tables.sum(-1, keepdims=True)
 
 
-def fitted(tables, definition):
+def shifted_until_true(tables, epsilons, definition, most, halvings):
     """Epsilons shifted by the least amount that makes the definition true, for each pair of a batch."""
-    low, high = np.zeros(len(tables)), np.full(len(tables), 60.0)
-    for _ in range(60):
+    low, high = np.zeros(len(tables)), np.full(len(tables), most)
+    for _ in range(halvings):
         middle = (low + high) / 2
-        fails = expost.exact.excess(definition, tables, EPSILONS + middle[:, None]).upper > 0
+        fails = expost.exact.excess(definition, tables, epsilons + middle[:, None]).upper > 0
         low, high = np.where(fails, middle, low), np.where(fails, high, middle)
-    return EPSILONS + high[:, None]
+    return epsilons + high[:, None]
+
+
+def fitted(tables, definition):
+    return shifted_until_true(tables, EPSILONS, definition, 60.0, 60)
 
 
 def post_processed(tables, epsilons, seed):

@@ -7,7 +7,6 @@ import pytest
 from jaxacct import PLD, ApproximateDP, LossGrid
 from jaxacct.adversary import additive_profile, natural_approximate_dp, natural_filter_cost
 from jaxacct.mechanisms import RandomizedResponse
-from tests import stored
 
 
 def test_the_additive_filter_charges_bands_and_refuses_what_does_not_fit():
@@ -22,17 +21,11 @@ def test_the_additive_filter_charges_bands_and_refuses_what_does_not_fit():
     assert answers[:4] == [True] * 4
     assert answers[5] is False
     assert float(budget.spent(state)[6]) == pytest.approx(sum(answers), rel=1e-6)
-    for bad in (np.full(10, np.nan), -query, np.zeros(10), np.where(query > 0, np.inf, 0)):
-        admitted, same = budget.update(bad, budget.init())
-        assert not bool(admitted)
-        np.testing.assert_array_equal(same.words, budget.init().words)
     nothing, state = np.eye(10, dtype=np.float32)[0] * 0.5 + np.eye(10, dtype=np.float32)[1] * 0.5, budget.init()
     admitted = [False] * 101
     for i in range(101):
         admitted[i], state = budget.update(nothing, state)
     assert sum(bool(a) for a in admitted) == 100  # not one round more than T, whatever the bands have left
-    with pytest.raises(ValueError, match="query must have one mass"):
-        budget.update(np.ones(3), state)
     with pytest.raises(ValueError, match="delta must be below"):
         additive_profile(0.01, 0.1, rounds=10)
 
@@ -56,8 +49,6 @@ def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_tha
     guarantee = budget.guarantee
     assert "NOT" in guarantee.statement
     assert float(guarantee.delta(1.0)) > 0.01
-    bad = stored.law(np.full(401, np.nan), query.infinity_mass, query.grid)
-    assert not bool(budget.update(bad, budget.init())[0])
 
 
 def test_the_guarantee_is_never_above_basic_composition_nor_below_the_true_cost():

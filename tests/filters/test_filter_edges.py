@@ -1,4 +1,4 @@
-"""Filters at the edges of their arithmetic: prices beyond int32, atoms at infinity, roundings to float32, slacks."""
+"""Filters at the edges: prices beyond int32, rates of 1, laws and budgets in programs, roundings to float32, slacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import ApproximateDP, Composed, FromTables, Gaussian, PoissonSampled, PureDP, RandomizedResponse, filters
+from jaxacct import PLD, Composed, Gaussian, Laplace, PoissonSampled, PureDP, filters
+from tests.contract.filter_cases import GRID, STEP, law
 
 
 def admitted(budget, query, most):
@@ -38,18 +39,6 @@ def test_a_menu_of_prices_too_far_apart_for_memory_is_refused_by_name():
         filters.menu([Gaussian(3.0), Gaussian(3.0 * 2e6**0.5)], epsilon=1.0, delta=1e-3, unit=288, points=16384)
 
 
-@pytest.mark.parametrize(
-    "menu",
-    [
-        [PureDP(0.25), ApproximateDP(0.1, 0.004), RandomizedResponse(0.6)],
-        [FromTables([0.5, 0.5, 0.0], [0.45, 0.54, 0.01]), RandomizedResponse(0.2)],
-    ],
-)
-def test_every_entry_that_meets_the_target_alone_is_admitted_once(menu):
-    budget = filters.menu(menu, epsilon=0.8, delta=0.03)
-    assert [admitted(budget, position, 1) for position in range(len(menu))] == [1] * len(menu)
-
-
 FILTERS = {
     "gdp": (filters.gdp(2.0), lambda s: Gaussian(s)),
     "zcdp": (filters.zcdp(2.0), lambda s: Gaussian(s)),
@@ -73,16 +62,6 @@ def test_an_example_pays_at_least_what_the_scalar_filter_charges_for_the_same_fl
         _, alone = scalar.update(asked, scalar.init())
         _, shared = each.update(asked, np.ones(1, np.float32), each.init())
         assert used(each, shared) >= used(scalar, alone), sigma
-
-
-def test_as_many_runs_fit_an_example_as_fit_the_scalar_filter():
-    scalar = filters.gdp(math.sqrt(3.0 / 1.1**2) * (1 - 1e-9))
-    each = filters.per_example(scalar, examples=2)
-    state, count = each.init(), 0
-    for _ in range(5):
-        takes_part, state = each.update(Gaussian(1.1), np.ones(2, np.float32), state)
-        count += bool(takes_part[0])
-    assert count == admitted(scalar, Gaussian(1.1), 5) == 2
 
 
 def test_an_individual_last_step_is_never_longer_than_what_is_left():
@@ -142,3 +121,36 @@ def test_compiled_compositions_whose_numbers_of_runs_make_no_sense_are_refused(m
         assert not admitted, runs
         assert float(filter.fraction(state)) == 0.0
     assert nested(np.float32(2.0), np.float32(2.0))[0]
+
+
+def test_a_sample_at_rate_one_is_none_and_a_traced_rate_is_not_known_to_be_one():
+    ledger = filters.zcdp(1.0)
+    assert ledger.update(PoissonSampled(Gaussian(2.0), 1.0), ledger.init())[0]
+    with pytest.raises(ValueError, match="cannot account for a Poisson-sampled"):
+        jax.jit(lambda rate: ledger.update(PoissonSampled(Gaussian(2.0), rate), ledger.init()))(1.0)
+    pure = filters.pure_dp(5.0)
+    ask = jax.jit(lambda rate: pure.update(PoissonSampled(PureDP(1.0), rate), pure.init())[0])
+    assert ask(0.5)
+    assert jax.jit(lambda rate: ledger.update(PoissonSampled(Laplace(2.0), rate), ledger.init())[0])(0.5)
+    for rate in (-0.1, 1.1, np.nan):
+        assert not ask(rate)
+
+
+def test_a_traced_delta_of_one_is_no_budget_and_orders_say_how_much_epsilon_they_need():
+    made = jax.jit(lambda delta: filters.approximate_zcdp(0.5, delta))(1.0)
+    assert any(np.isnan(leaf).any() for leaf in jax.tree.leaves(made))
+    with pytest.raises(ValueError, match="epsilon must be above") as raised:
+        filters.renyi_any(0.5, 1e-5, (8, 16))
+    needed = float(str(raised.value).split("above ")[1].split()[0])
+    filters.renyi_any(needed * 1.0001, 1e-5, (8, 16))
+    with pytest.raises(ValueError, match="epsilon must be above"):
+        filters.renyi_any(needed * 0.9999, 1e-5, (8, 16))
+
+
+def test_a_program_that_rounds_a_law_to_float32_is_told_so():
+    query = law(4 * STEP)
+    for budget, known in ((filters.pure_dp(1.0), False), (filters.approximate_zcdp(0.5, 1e-6), True)):
+        assert jax.jit(lambda s, b=budget: b.update(query, s))(budget.init())[0]
+        # As an argument it has lost what float32 flushes to 0, at any loss.
+        passed = jax.jit(lambda q, s, b=budget: b.update(PLD(q, np.zeros((), np.float32), GRID), s))
+        assert bool(passed(query.masses, budget.init())[0]) == known

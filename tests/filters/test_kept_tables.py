@@ -1,6 +1,7 @@
 """Tables of prices on disk: only what this user alone can have written is used."""
 
 import os
+import shutil
 import warnings
 
 import numpy as np
@@ -91,6 +92,13 @@ def changed(path, change):
     np.savez(path, **{**arrays, **change(arrays)})
 
 
+class Bomb:
+    """Removes the folder of the tables when it is unpickled."""
+
+    def __reduce__(self):
+        return shutil.rmtree, (os.environ["JAXACCT_CACHE_DIR"],)
+
+
 DAMAGED = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
@@ -98,12 +106,14 @@ DAMAGED = {
         bytes(255 - b if i == 2000 else b for i, b in enumerate(path.read_bytes()))
     ),
     "a larger budget": lambda path: changed(path, lambda arrays: {"budget": 2 * arrays["budget"]}),
-    "pickled": lambda path: changed(path, lambda arrays: {"budget": np.array([object()])}),
+    "pickled": lambda path: changed(path, lambda arrays: {"budget": np.array([Bomb()], object)}),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_table_is_computed_anew_and_replaced(table, damage):
     DAMAGED[damage](table)
+    (table.parent / "another").touch()
     assert built()
+    assert (table.parent / "another").exists()
     assert not built()

@@ -18,8 +18,8 @@ from jaxacct import (
     PoissonSampled,
     PrivacyProfile,
     RandomAllocation,
+    RandomizedResponse,
     adversary,
-    epsilon,
     filters,
 )
 
@@ -167,24 +167,6 @@ def test_a_float32_program_snaps_to_the_safe_side_and_keeps_the_same_ledger(ledg
     assert again.tolist() == admitted.tolist()
 
 
-def test_a_refused_query_changes_nothing_and_many_ledgers_are_many(ledger):
-    @jax.jit
-    @jax.vmap
-    def run(sigma):
-        def body(state, _):
-            admitted, after = ledger.update(PoissonSampled(Gaussian(sigma), 0.1), state)
-            return after, (admitted, state.spent == after.spent)
-
-        return jax.lax.scan(body, ledger.init(), None, length=800)
-
-    sigma = jnp.geomspace(1.1, 3.0, 50)
-    state, (admitted, same) = run(sigma)
-    assert (admitted ^ same).all()
-    prices = [int(ledger.price(PoissonSampled(Gaussian(s), 0.1))) for s in np.asarray(sigma)]
-    assert admitted.sum(-1).tolist() == [min(800, int(ledger.budget) // p) if p < 2**31 - 1 else 0 for p in prices]
-    assert (state.spent <= int(ledger.budget)).all()
-
-
 @pytest.mark.slow
 def test_rates_and_evaluations_are_entries_like_others():
     menu = filters.gaussian_menu((1.2, 2.0), (0.05, 0.1), sigmas=2, rates=2)
@@ -202,46 +184,38 @@ def test_rates_and_evaluations_are_entries_like_others():
     assert 0.75 * EPSILON < exact <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        Composed((Gaussian(8.0), Laplace(20.0)), (2, 1)),
-        Composed((PoissonSampled(Gaussian(2.0), 0.1),), (10,)),
-        RandomAllocation(Gaussian(3.0), 9, 2),
-    ],
-)
-def test_an_entry_of_several_runs_is_admitted_as_often_as_it_may_be(entry):
-    menu = filters.menu([entry], epsilon=3.0, delta=1e-5, points=2048)
-    state, admitted = menu.init(), 0
-    while menu.update(0, state)[0]:
-        state, admitted = menu.update(0, state)[1], admitted + 1
-    upper = [float(epsilon(entry, 1e-5, steps=steps).upper) for steps in (admitted, admitted + 1)]
-    assert upper[0] <= 3.0 < upper[1] * 1.01
+SAMPLED = PoissonSampled(Gaussian(2.0), 0.1)
+RESPONSE = RandomizedResponse(0.994)
 
 
 @pytest.mark.parametrize(
-    ("mechanisms", "epsilon", "least"),
+    ("mechanisms", "epsilon", "delta", "least"),
     [
-        ([jaxacct.RandomizedResponse(0.994)], 1.47, [1]),
-        ([jaxacct.RandomizedResponse(1.0)], 1.0, [1]),  # exactly
-        ([jaxacct.RandomizedResponse(1.0)], 2.0, [2]),
-        ([jaxacct.RandomizedResponse(1.0)], 2.9, [2]),
-        ([jaxacct.Laplace(1.0)], 1.0, [1]),
-        ([PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.994)], 1.47, [30, 1]),
+        ([RESPONSE], 1.47, 1e-5, [1]),
+        ([RandomizedResponse(1.0)], 1.0, 1e-5, [1]),  # exactly
+        ([RandomizedResponse(1.0)], 2.0, 1e-5, [2]),
+        ([RandomizedResponse(1.0)], 2.9, 1e-5, [2]),
+        ([Laplace(1.0)], 1.0, 1e-5, [1]),
+        ([SAMPLED, RESPONSE], 1.47, 1e-5, [30, 1]),
+        # Entries that meet the target alone.
+        ([jaxacct.PureDP(0.25), jaxacct.ApproximateDP(0.1, 0.004), RandomizedResponse(0.6)], 0.8, 0.03, [1] * 3),
+        ([jaxacct.FromTables([0.5, 0.5, 0.0], [0.45, 0.54, 0.01]), RandomizedResponse(0.2)], 0.8, 0.03, [1, 1]),
+        # Several runs each, of which one more does not fit or hardly does.
+        ([Composed((Gaussian(8.0), Laplace(20.0)), (2, 1))], 3.0, 1e-5, None),
+        ([Composed((SAMPLED,), (10,))], 3.0, 1e-5, None),
+        ([RandomAllocation(Gaussian(3.0), 9, 2)], 3.0, 1e-5, None),
     ],
 )
-def test_an_entry_that_fits_a_few_times_is_admitted_as_often(mechanisms, epsilon, least):
-    menu = filters.menu(mechanisms, epsilon=epsilon, delta=1e-5)
-    for place, wanted in enumerate(least):
+def test_an_entry_is_admitted_as_often_as_it_may_be(mechanisms, epsilon, delta, least):
+    menu = filters.menu(mechanisms, epsilon=epsilon, delta=delta)
+    for place, entry in enumerate(mechanisms):
         state, count = menu.init(), 0
-        while count < 100:
-            admitted, state = menu.update(place, state)
-            if not bool(admitted):
-                break
-            count += 1
-        assert count >= wanted
-        assert float(jaxacct.epsilon(mechanisms[place], 1e-5, steps=count).lower) <= epsilon
-    assert float(menu.guarantee.epsilon(1e-5)) <= epsilon
+        while count < 100 and menu.update(place, state)[0]:
+            state, count = menu.update(place, state)[1], count + 1
+        spent = [jaxacct.epsilon(entry, delta, steps=steps) for steps in (count, count + 1)]
+        assert spent[0].lower <= epsilon
+        assert count >= least[place] if least else spent[0].upper <= epsilon < spent[1].upper * 1.01
+    assert float(menu.guarantee.epsilon(delta)) <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -259,7 +233,7 @@ def test_a_refusal_says_where_rounding_and_not_the_entry_is_the_reason(entry, ep
 
 
 def test_a_staircase_is_above_everything_that_its_prices_admit():
-    entries = [PoissonSampled(Gaussian(2.0), 0.1), jaxacct.RandomizedResponse(0.5)]
+    entries = [SAMPLED, RandomizedResponse(0.5)]
     menu = filters.menu(entries, epsilon=1.4, delta=1e-5)
     many, few = (int(price) for price in menu.prices)
     assert int(menu.budget) // few >= 2
@@ -269,3 +243,26 @@ def test_a_staircase_is_above_everything_that_its_prices_admit():
         both = jaxacct.Composed([entry for entry, _ in parts], [n for _, n in parts])
         for at in (0.0, 0.7, 1.4):
             assert float(jaxacct.delta(both, at).lower) <= float(menu.guarantee.delta(at)) * (1 + 1e-9)
+
+
+def test_a_menus_entries_are_evenly_spaced_in_logarithm_and_float32_on_the_safe_side():
+    made = filters.gaussian_menu((0.7, 5.6), (0.03, 0.7), sigmas=4, rates=3)
+    noise = sorted({one.mechanism.sigma for one in made})
+    rates = sorted({one.rate for one in made})
+    assert len(made) == 12
+    assert [(one.rate, one.mechanism.sigma) for one in made] == [(q, s) for q in rates for s in noise]
+    for found, exact, up in ((noise, 0.7 * 2.0 ** np.arange(4), False), (rates, np.geomspace(0.03, 0.7, 3), True)):
+        found = np.array(found)
+        assert np.array_equal(found, found.astype(np.float32))
+        np.testing.assert_allclose(found, exact, rtol=2.0**-23)
+        assert np.all(found >= exact * (1 - 1e-15)) if up else np.all(found <= exact * (1 + 1e-15))
+    single = filters.gaussian_menu((0.7, 5.6), (0.03, 0.7), sigmas=1)
+    assert [(one.rate, one.mechanism.sigma) for one in single] == [(rates[-1], noise[0])]
+    (whole,) = filters.gaussian_menu((1.0, 1.0), 1.0, sigmas=5)
+    assert (whole.rate, whole.mechanism.sigma) == (1.0, 1.0)
+    for sigma, rate in (((2.0, 1.0), 0.1), ((1.0, 2.0), (0.2, 0.1))):
+        with pytest.raises(ValueError, match="must"):
+            filters.gaussian_menu(sigma, rate)
+    for sigma, rate in (((1.0,), 0.1), ((1.0, 2.0), (0.1, 0.2, 0.3)), (1.0, 0.1)):
+        with pytest.raises(ValueError, match="sigma must be two numbers and rate one or two, got"):
+            filters.gaussian_menu(sigma, rate)

@@ -101,13 +101,8 @@ def test_without_a_family_it_runs_and_promises_nothing():
         count += bool(admitted)
     assert count == 4  # four times 0.25 is within RR(1.1); a fifth is not
     assert jnp.asarray(state.masses).dtype == jnp.float32
-    with pytest.raises(ValueError, match="family must be declared"):
-        _ = budget.guarantee
     with pytest.raises(ValueError, match="rounds must be given"):
         natural(Gaussian(1.0), responses())
-    other = natural(Gaussian(1.0), responses(), 1)
-    with pytest.raises(ValueError, match="query must be a member"):
-        other.update(Gaussian(1.0), other.init())
 
 
 def test_what_was_declared_is_no_array_that_others_write_into():

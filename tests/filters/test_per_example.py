@@ -81,6 +81,22 @@ def test_guarantees_are_the_scalar_filters_and_say_what_they_ask():
         assert "no account, nor who takes part, was published" in guarantee.statement
 
 
+def test_everybody_pays_at_least_the_price_of_their_norm_and_hardly_more():
+    menu = filters.menu(filters.gaussian_menu((1.0, 4.0), RATE, sigmas=7), epsilon=2.0, delta=1e-3, unit=40, points=256)
+    some = [0.0, 1e-45, 1e-38, 1e-6, 0.2499, 0.25, 0.2501, 1.0, np.nextafter(np.float32(1), np.float32(0)), 1.5, 3e32]
+    norms = np.append(some, np.random.default_rng(0).uniform(0, 1.2, 200)).astype(np.float32)
+    ledger = filters.per_example(menu, examples=norms.size)
+    takes_part, state = ledger.update(STEP, norms, ledger.init())
+    spent, norm = np.asarray(ledger.spent(state)), np.minimum(norms.astype(np.float64), 1.0)
+    assert takes_part.tolist() == (norms > 0).tolist()
+    assert (spent[norms == 0] == 0).all()
+    price = lambda n: np.asarray(menu.price(PoissonSampled(Gaussian(1.0, n), RATE)))  # noqa: E731
+    norm, paid = norm[norms > 0], spent[norms > 0]
+    assert np.all((price(norm) <= paid) & (paid <= price(np.minimum(norm * (1 + 2.0**-7), 1.0))))
+    assert np.unique(spent).size > 6
+    assert (spent[norms >= 1] == price(1.0)).all(), "the clip norm itself is not rounded"
+
+
 def test_an_example_at_the_clip_norm_takes_part_nearly_as_often_as_the_common_filter_admits():
     query = PoissonSampled(Gaussian(0.8), 0.15)  # each step costs more than 5 % of the budget
     box = filters.sampled_gaussian(sigma=(0.8, 1.0), rate=0.15, epsilon=2.0, delta=3e-3)
@@ -92,3 +108,28 @@ def test_an_example_at_the_clip_norm_takes_part_nearly_as_often_as_the_common_fi
     common = int(box.steps_left(query))
     assert 2 <= common < 20
     assert common - 1 <= count <= common
+
+
+def test_noise_and_clip_norms_out_of_the_range_of_float32_are_nobodys_step():
+    # A norm and a sigma of 1e-40 are a mu of 1, whose float32 is lost.
+    norms = np.array([1e-40, 1e-30, 1.0, 3e38])
+    ledger = filters.per_example(filters.approximate_gdp(0.7), examples=norms.size)
+
+    @jax.jit
+    def asked(sigma, clip):
+        query = PoissonSampled(Gaussian(sigma, sensitivity=clip), 0.1)
+        part, state = ledger.update(query, norms, ledger.init())
+        return part, ledger.fraction(state), ledger.bounds(query, norms, state)
+
+    with jax.enable_x64(True):
+        for sigma, clip in ((1e-40, 1.0), (9e-21, 1.0), (1.1e20, 1.0), (1e39, 1e39), (1.0, 1e-21), (1.0, np.inf)):
+            part, fraction, bounds = asked(sigma, clip)
+            assert not part.any()
+            assert not fraction.any()
+            assert not bounds.any()
+        for sigma, clip in ((1.1e-20, 1.0), (9e19, 1e39), (1.0, 1.1e-20)):
+            part, fraction, _ = asked(sigma, clip)
+            assert part.all()
+            square = (np.minimum(norms, clip) / sigma) ** 2
+            cost = np.where(square < 500, 0.01 * np.expm1(np.minimum(square, 500)) / 2 / 0.7, np.inf)
+            assert np.all(np.asarray(fraction) >= np.minimum(cost, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 
@@ -87,6 +88,28 @@ def test_the_clip_spends_exactly_what_is_left():
             assert float(same) == scale
             assert not ledger.update_clipped(query, state)[0]
             assert float(ledger.clip_scale(query, state)) == 0.0
+
+
+@pytest.mark.parametrize("regime", ["small", "large"])
+@jax.enable_x64(True)
+def test_a_step_costs_its_mean_loss_rounded_up_and_the_factor_of_a_last_one_is_rounded_down(regime):
+    rng, small, count = np.random.default_rng(21), regime == "small", 300
+    sigma, clip = 10.0 ** rng.uniform(-0.5, 3, count), rng.uniform(0.5, 2.0, count)
+    rate = rng.uniform(1e-3, 0.2, count) if small else rng.uniform(0.801, 1.0, count)
+    with mpmath.workdps(40):
+        q, ratio = ([mpmath.mpf(float(x)) for x in row] for row in (rate, clip))
+        ratio = [c / mpmath.mpf(float(s)) for c, s in zip(ratio, sigma, strict=True)]
+        costs = [a * a * (mpmath.expm1(m * m) if small else m * m) / 2 for a, m in zip(q, ratio, strict=True)]
+        ledger = filters.approximate_gdp(3 * np.array(costs, float), regime=regime)
+        _, state = ledger.update(PoissonSampled(Gaussian(sigma, clip), rate), ledger.init())
+        for cost, m, spent in zip(costs, ratio, np.asarray(ledger.spent(state)), strict=True):
+            assert cost <= spent <= cost * (1 + (8 + m * m) * 2.0**-48)
+        words = np.asarray(state.words, object) @ [2**64, 2**32, 1]
+        found = np.asarray(ledger.clip_scale(PoissonSampled(Gaussian(sigma / 20, clip), rate), state))
+        for n, a, m, budget, scale in zip(words, q, ratio, np.asarray(ledger.budget), found, strict=True):
+            rest = mpmath.mpf(2**88 - n) / 2**88 * mpmath.mpf(float(budget))
+            exact = mpmath.sqrt(mpmath.log1p(2 * rest / a**2) if small else 2 * rest) / (20 * m) / (1 if small else a)
+            assert exact * (1 - 2.0**-48) <= scale <= exact < 1
 
 
 @pytest.mark.parametrize(("regime", "rate"), [("small", 0.05), ("large", 0.9)])

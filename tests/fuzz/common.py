@@ -45,33 +45,15 @@ MORE_WORDS = [
     lambda *_: None, (x for x in (1.0,)), memoryview(b"12"), [[[[[[[[1.0]]]]]]]], [1.0] * 100, type("Odd", (), {})(),
 ]  # fmt: skip
 ARRAYS = [
-    np.array([1.0, math.nan]),
-    np.zeros((0,)),
-    np.array("x"),
-    np.array([None, 1.0], object),
-    np.ones((2, 3, 4)),
-    np.array([2, -1]),
-    np.array(1 + 1j),
-]
+    np.array([1.0, math.nan]), np.zeros((0,)), np.array("x"), np.array([None, 1.0], object), np.ones((2, 3, 4)),
+    np.array([2, -1]), np.array(1 + 1j),
+]  # fmt: skip
 MORE_ARRAYS = [
-    np.array(True),
-    np.array(["1.0"]),
-    np.array([10**400], object),
-    np.array(["2026-01-01"], "M8[D]"),
-    np.zeros((0, 3)),
-    np.full((1,) * 12, -1.0),
-    np.array([[]]),
-    np.array(-1, np.int8),
-    np.array(math.nan, np.float16),
-    np.array(-math.inf, np.longdouble),
-    jnp.array(math.nan),
-    jnp.array([1, 2]),
-    jnp.array(True),
-    jnp.array(-1, jnp.bfloat16),
-    jnp.zeros((0,)),
-    jax.random.key(0),
-    jax.ShapeDtypeStruct((), np.float32),
-]
+    np.array(True), np.array(["1.0"]), np.array([10**400], object), np.array(["2026-01-01"], "M8[D]"),
+    np.zeros((0, 3)), np.full((1,) * 12, -1.0), np.array([[]]), np.array(-1, np.int8), np.array(math.nan, np.float16),
+    np.array(-math.inf, np.longdouble), jnp.array(math.nan), jnp.array([1, 2]), jnp.array(True),
+    jnp.array(-1, jnp.bfloat16), jnp.zeros((0,)), jax.random.key(0), jax.ShapeDtypeStruct((), np.float32),
+]  # fmt: skip
 NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -0.0, 0, -3, 2**70, 2**53 + 1, 5e-324, -5e-324, 1e-310, 1e308, 0.5]
 SCALARS = [np.float32(-1), np.float16(0.1), np.longdouble("1e4000"), np.int64(3), np.uint8(255), np.float64(math.nan)]
 VALUES = [*WORDS, *ARRAYS, *NUMBERS, *SCALARS]
@@ -102,6 +84,7 @@ class Case(NamedTuple):
         spared: arguments that are left as they are.
         functions: arguments that are the caller's own functions: what those raise is the caller's.
         words: what a message may name instead: the thing that the argument is a part of.
+        tried: what replaces each of them in the default suite.
     """
 
     function: Callable[..., Any]
@@ -110,6 +93,24 @@ class Case(NamedTuple):
     spared: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    tried: Iterable[Any] = VALUES
+
+
+class Later(NamedTuple):
+    """An argument that is made when its case is asked for: it takes long, or an optional package."""
+
+    make: Callable[[], Any]
+
+
+def case(function: Callable[..., Any], /, *spared: str, sound: Any = None, **given: Any) -> Callable[[], Case]:
+    """What makes a case, of ``function`` with arguments by name and the attributes that have other names than those."""
+    about = {name: given.pop(name) for name in ("words", "functions", "tried") if name in given}
+
+    def make() -> Case:
+        arguments = {name: value.make() if isinstance(value, Later) else value for name, value in given.items()}
+        return Case(function, arguments, sound, spared, **about)
+
+    return make
 
 
 class TooSlow(BaseException):
@@ -192,6 +193,6 @@ def fuzz_functions(case: Case, seconds: int = 60) -> None:
             called(case._replace(words=(*case.words, "lambda")), name, value, seconds)
 
 
-def at_length(case: Case, how: settings = many, seconds: int = 60) -> None:
+def at_length(case: Case, how: settings, seconds: int = 60) -> None:
     """As `fuzz`, with what hypothesis draws."""
     how(given(hostile)(lambda value: fuzz(case, [value], seconds)))()

@@ -1,23 +1,18 @@
-"""Damaged JSON of ledgers and tables on disk: what was written, or an error with a name."""
+"""Damaged JSON of ledgers, and folders of runs that hold other things: what was written, or an error with a name."""
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
-import zipfile
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxacct.filters.prices import kept as _table_cache
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from tests.fuzz.common import at_most
-from tests.fuzz.test_fuzz_files import KINDS, special
+from tests.fuzz.test_damaged_files import KINDS, special
 
 json_trees = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(allow_nan=False),
@@ -50,30 +45,6 @@ def test_any_json_is_a_value_or_an_error_with_a_name():
     for text in ("", "[", "NaN", '{"a":1,"a":2}', " 1", "1e5", "[" * 5000 + "]" * 5000, "\ud800"):
         with pytest.raises(LedgerError):
             canonical.loads(text)
-
-
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
-    arrays = {"excess": np.linspace(1.0, 0.0, 64), "prices": np.arange(3)}
-    _table_cache.store("key", arrays)
-    return tmp_path / "key.npz", arrays
-
-
-def test_a_table_with_a_pickle_in_it_is_none_and_is_not_unpickled(table):
-    path, _ = table
-
-    class Bomb:
-        def __reduce__(self):
-            return (shutil.rmtree, (str(path.parent),))
-
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([Bomb()], object), allow_pickle=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("excess.npy", buffer.getvalue())
-        archive.writestr("digest.npy", buffer.getvalue())
-    assert _table_cache.load("key") is None
-    assert path.exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)

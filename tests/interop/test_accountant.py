@@ -27,13 +27,6 @@ def test_gaussians_add_up_exactly_however_they_are_composed():
     assert lower <= accountant.get_epsilon(1e-6) <= upper * (1 + 1e-12)
 
 
-def test_replaced_records_move_sums_twice_as_far():
-    one, two = interop.Accountant(Relation.REPLACE_ONE), interop.Accountant(Relation.REPLACE_SPECIAL)
-    one.compose(dp.GaussianDpEvent(2.0))
-    two.compose(dp.GaussianDpEvent(1.0))
-    assert one.get_epsilon(1e-5) == two.get_epsilon(1e-5)
-
-
 @pytest.mark.parametrize(("relation", "loss"), [(Relation.ADD_OR_REMOVE_ONE, 0.5), (Relation.REPLACE_ONE, 1.0)])
 def test_pure_privacy_has_a_finite_epsilon_at_delta_0(relation, loss):
     accountant = interop.Accountant(relation).compose(LAPLACE, 10)
@@ -82,28 +75,6 @@ def test_their_calibration_finds_the_noise_of_a_gaussian():
     )
     assert jaxacct.delta(jaxacct.Gaussian(sigma), 1.0, steps=4).upper <= 1e-5
     assert jaxacct.delta(jaxacct.Gaussian(sigma * (1 - 1e-5)), 1.0, steps=4).lower > 1e-5
-
-
-@pytest.mark.slow
-def test_what_truncation_may_lose_is_counted():
-    # Cut at 40 of Bin(1000, 0.01), mean 10: P[cut] is about 1e-12 a step.
-    event = dp.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 40, 3.0)
-    accountant = interop.Accountant().compose(event, 10)
-    plain = interop.Accountant().compose(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(3.0)), 10)
-    assert plain.get_epsilon(1e-6) <= accountant.get_epsilon(1e-6) <= plain.get_epsilon(0.99e-6)
-    theirs = dp.pld.PLDAccountant().compose(event, 10)
-    assert accountant.get_epsilon(1e-9) <= theirs.get_epsilon(1e-9) * 1.001
-
-
-def test_replaced_records_in_a_sample_have_losses_of_their_own():
-    relation = dp.NeighboringRelation.REPLACE_ONE
-    event = dp.PoissonSampledDpEvent(0.2, dp.LaplaceDpEvent(0.5))
-    replaced, added = interop.Accountant(relation).compose(event, 3), interop.Accountant().compose(event, 3)
-    below = added.get_epsilon(0.0)  # the largest loss if the record comes or goes
-    truth = math.log(0.8 + 0.2 * math.exp(2.0)) - math.log(0.8 + 0.2 * math.exp(-2.0))
-    assert replaced.get_epsilon(0.0) == pytest.approx(3 * truth)
-    assert replaced.get_delta(below) > 1e-4
-    assert replaced.get_delta(3 * truth + 1e-6) == 0.0
 
 
 def test_cut_batches_are_calibrated_in_one_go():

@@ -15,7 +15,11 @@ from jaxacct import mechanisms as m
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
 from dp_accounting import dp_event as e  # noqa: E402
 
-GAUSSIAN = e.GaussianDpEvent(2.0)
+GAUSSIAN, RESPONSE = e.GaussianDpEvent(2.0), e.RandomizedResponseDpEvent
+WITHOUT, WITH = (getattr(e, f"SampledWith{which}ReplacementDpEvent") for which in ("out", ""))
+TREE, MIXED = e.SingleEpochTreeAggregationDpEvent, e.MixtureOfGaussiansDpEvent
+TWICE, OPEN = m.Gaussian(2.0, 2.0), m.ApproximateDP(0.0, 1.0)
+TRUNCATED, CUT = e.TruncatedSubsampledGaussianDpEvent, m.TruncatedPoisson(m.Gaussian(2.0), 0.1, 9, 50)
 
 
 def same(found, expected):
@@ -34,31 +38,27 @@ def same(found, expected):
 READ = [
     (GAUSSIAN, "add_or_remove", m.Gaussian(2.0)),
     (GAUSSIAN, "replace_special", m.Gaussian(2.0)),
-    (GAUSSIAN, "replace", m.Gaussian(2.0, 2.0)),
-    (e.GaussianDpEvent(0.0), "add_or_remove", m.ApproximateDP(0.0, 1.0)),
+    (GAUSSIAN, "replace", TWICE),
+    (e.GaussianDpEvent(0.0), "add_or_remove", OPEN),
     (e.LaplaceDpEvent(3.0), "add_or_remove", m.Laplace(3.0)),
     (e.LaplaceDpEvent(3.0), "replace", m.Laplace(3.0, 2.0)),
     (e.DiscreteLaplaceDpEvent(0.5, 3), "replace_special", m.DiscreteLaplace(2.0, 3)),
     (e.DiscreteLaplaceDpEvent(0.5, 3), "replace", m.DiscreteLaplace(2.0, 6)),
     (e.DiscreteLaplaceDpEvent(0.5, 0), "replace", m.PureDP(0.0)),
-    (e.RandomizedResponseDpEvent(0.5, 4), "replace", m.RandomizedResponse(math.log(0.625 / 0.125), 4)),
-    (e.RandomizedResponseDpEvent(0.5, 4), "replace_special", m.FromTables([0.625, 0.375], [0.25, 0.75])),
-    (e.RandomizedResponseDpEvent(0.0, 4), "replace", m.ApproximateDP(0.0, 1.0)),
-    (e.RandomizedResponseDpEvent(0.0, 1), "replace", m.PureDP(0.0)),
-    (e.RandomizedResponseDpEvent(1.0, 4), "replace_special", m.PureDP(0.0)),
-    (
-        e.MixtureOfGaussiansDpEvent(2.0, [0, 1], [0.5, 0.5]),
-        "add_or_remove",
-        m.RandomSensitivityGaussian(2.0, [0, 1], [0.5, 0.5]),
-    ),
-    (e.MixtureOfGaussiansDpEvent(0.0, [0.0], [1.0]), "replace_special", m.PureDP(0.0)),
+    (RESPONSE(0.5, 4), "replace", m.RandomizedResponse(math.log(0.625 / 0.125), 4)),
+    (RESPONSE(0.5, 4), "replace_special", m.FromTables([0.625, 0.375], [0.25, 0.75])),
+    (RESPONSE(0.0, 4), "replace", OPEN),
+    (RESPONSE(0.0, 1), "replace", m.PureDP(0.0)),
+    (RESPONSE(1.0, 4), "replace_special", m.PureDP(0.0)),
+    (MIXED(2.0, [0, 1], [0.5, 0.5]), "add_or_remove", m.RandomSensitivityGaussian(2.0, [0, 1], [0.5, 0.5])),
+    (MIXED(0.0, [0.0], [1.0]), "replace_special", m.PureDP(0.0)),
     (e.ZCDpEvent(0.1), "replace", m.ZeroConcentratedDP(0.1)),
     (e.ZCDpEvent(0.0, 0.3), "add_or_remove", m.PureDP(0.3)),
     (e.ZCDpEvent(0.0, 0.0), "add_or_remove", m.PureDP(0.0)),
-    (e.SingleEpochTreeAggregationDpEvent(2.0, [3, 8, 1]), "replace_special", m.Gaussian(2.0, 2.0)),
-    (e.SingleEpochTreeAggregationDpEvent(2.0, 1), "replace_special", m.Gaussian(2.0)),
+    (TREE(2.0, [3, 8, 1]), "replace_special", TWICE),
+    (TREE(2.0, 1), "replace_special", m.Gaussian(2.0)),
     (e.NoOpDpEvent(), "add_or_remove", m.PureDP(0.0)),
-    (e.NonPrivateDpEvent(), "replace", m.ApproximateDP(0.0, 1.0)),
+    (e.NonPrivateDpEvent(), "replace", OPEN),
     (e.ComposedDpEvent([]), "replace", m.PureDP(0.0)),
     (e.SelfComposedDpEvent(GAUSSIAN, 0), "replace", m.PureDP(0.0)),
     (
@@ -67,46 +67,25 @@ READ = [
         m.Composed([m.Gaussian(2.0), m.Laplace(3.0)], [2, 5]),
     ),
     (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
-    (e.PoissonSampledDpEvent(1.0, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
+    (e.PoissonSampledDpEvent(1.0, GAUSSIAN), "replace", TWICE),
     (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "replace", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
+    (e.PoissonSampledDpEvent(0.1, e.LaplaceDpEvent(3.0)), "replace", m.PoissonSampled(m.Laplace(3.0), 0.1)),
     (e.PoissonSampledDpEvent(0.1, e.LaplaceDpEvent(3.0)), "replace_special", m.PoissonSampled(m.Laplace(3.0), 0.1)),
-    (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "replace", m.RandomSensitivityGaussian(1.0, [1.0], [1.0])),
+    (MIXED(1.0, [1.0], [1.0]), "replace", m.RandomSensitivityGaussian(1.0, [1.0], [1.0])),
     (e.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove", m.PureDP(0.0)),
-    (e.PoissonSampledDpEvent(0.5, e.NonPrivateDpEvent()), "add_or_remove", m.ApproximateDP(0.0, 1.0)),
+    (e.PoissonSampledDpEvent(0.5, e.NonPrivateDpEvent()), "add_or_remove", OPEN),
     (
         e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(GAUSSIAN, 4)),
         "replace_special",
         m.PoissonSampled(m.Composed([m.Gaussian(2.0)], [4]), 0.1),
     ),
-    (
-        e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
-        "replace",
-        m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 10, 100),
-    ),
-    (
-        e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
-        "add_or_remove",
-        m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 10, 100),
-    ),
-    *(
-        (
-            e.SampledWithReplacementDpEvent(100, 10, GAUSSIAN),
-            relation,
-            m.SampledWithReplacement(m.Gaussian(2.0, 2.0), 10, 100),
-        )
-        for relation in ("replace", "add_or_remove")
-    ),
-    *(
-        (
-            e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 9, 2.0),
-            relation,
-            m.TruncatedPoisson(m.Gaussian(2.0), 0.1, 9, 50),
-        )
-        for relation in ("replace", "add_or_remove", "replace_special")
-    ),
-    (e.SampledWithoutReplacementDpEvent(100, 100, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
-    (e.SampledWithoutReplacementDpEvent(100, 0, GAUSSIAN), "replace", m.PureDP(0.0)),
-    (e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 51, 2.0), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
+    (WITHOUT(100, 10, GAUSSIAN), "replace", m.SampledWithoutReplacement(TWICE, 10, 100)),
+    (WITHOUT(100, 10, GAUSSIAN), "add_or_remove", m.SampledWithoutReplacement(TWICE, 10, 100)),
+    *((WITH(100, 10, GAUSSIAN), one, m.SampledWithReplacement(TWICE, 10, 100)) for one in ("replace", "add_or_remove")),
+    *((TRUNCATED(50, 0.1, 9, 2.0), one, CUT) for one in ("replace", "add_or_remove", "replace_special")),
+    (WITHOUT(100, 100, GAUSSIAN), "replace", TWICE),
+    (WITHOUT(100, 0, GAUSSIAN), "replace", m.PureDP(0.0)),
+    (TRUNCATED(50, 0.1, 51, 2.0), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
 ]
 
 
@@ -122,23 +101,19 @@ def test_an_event_is_read_as_its_mechanism(event, relation, expected):
     [
         (e.UnsupportedDpEvent(), "add_or_remove", "no analysis of this event"),
         (e.DpEvent(), "add_or_remove", "no analysis of this event"),
-        (e.SampledWithReplacementDpEvent(10, 2, e.LaplaceDpEvent(1.0)), "replace", "it has one for Gaussian"),
+        (WITH(10, 2, e.LaplaceDpEvent(1.0)), "replace", "it has one for Gaussian"),
         (e.ComposedDpEvent([GAUSSIAN, e.UnsupportedDpEvent()]), "replace", "^UnsupportedDpEvent"),
-        (e.RandomizedResponseDpEvent(0.5, 2), "add_or_remove", "'replace_special'"),
+        (RESPONSE(0.5, 2), "add_or_remove", "'replace_special'"),
         (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace_special", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(e.LaplaceDpEvent(1.0), 2)), "add_or_remove", "Gaussians"),
-        (
-            e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
-            "replace_special",
-            "'add_or_remove' and 'replace' only",
-        ),
-        (e.SampledWithoutReplacementDpEvent(10, 100, GAUSSIAN), "replace", "sample_size"),
-        (e.SingleEpochTreeAggregationDpEvent(1.0, [4]), "add_or_remove", "'replace_special' only"),
-        (e.SingleEpochTreeAggregationDpEvent(1.0, []), "replace_special", "step_counts"),
-        (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.5, 0.5]), "add_or_remove", "zip|weights"),
-        (e.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]), "add_or_remove", "sensitivities"),
-        (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.9]), "add_or_remove", "sum up to 1"),
+        (WITHOUT(100, 10, GAUSSIAN), "replace_special", "'add_or_remove' and 'replace' only"),
+        (WITHOUT(10, 100, GAUSSIAN), "replace", "sample_size"),
+        (TREE(1.0, [4]), "add_or_remove", "'replace_special' only"),
+        (TREE(1.0, []), "replace_special", "step_counts"),
+        (MIXED(1.0, [1.0], [0.5, 0.5]), "add_or_remove", "zip|weights"),
+        (MIXED(1.0, [-1.0], [1.0]), "add_or_remove", "sensitivities"),
+        (MIXED(1.0, [1.0], [0.9]), "add_or_remove", "sum up to 1"),
         (e.RepeatAndSelectDpEvent(GAUSSIAN, 0.5, 1.0), "add_or_remove", "mean"),
         (e.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, -1.0), "add_or_remove", "shape"),
         (e.SelfComposedDpEvent(GAUSSIAN, -1), "add_or_remove", "count"),
@@ -151,8 +126,8 @@ def test_an_event_is_read_as_its_mechanism(event, relation, expected):
         (e.LaplaceDpEvent("one"), "add_or_remove", "noise_multiplier"),
         (e.DiscreteLaplaceDpEvent(0.0, 1), "add_or_remove", "noise_parameter"),
         (e.DiscreteLaplaceDpEvent(1.0, 0.5), "add_or_remove", "Event: "),
-        (e.RandomizedResponseDpEvent(1.5, 3), "replace", "noise_parameter"),
-        (e.RandomizedResponseDpEvent(0.5, 0), "replace", "num_buckets"),
+        (RESPONSE(1.5, 3), "replace", "noise_parameter"),
+        (RESPONSE(0.5, 0), "replace", "num_buckets"),
         (e.ZCDpEvent(-0.1), "replace", "rho"),
         (e.ZCDpEvent(0.1, math.inf), "replace", "xi"),
         (e.PoissonSampledDpEvent(1.5, GAUSSIAN), "add_or_remove", "sampling_probability"),

@@ -107,13 +107,6 @@ def test_a_password_is_printed_nowhere(server, capsys):
     assert "secret" not in captured.out + captured.err
 
 
-def test_urls_that_are_none_raise():
-    pytest.importorskip("sqlalchemy", reason="the extra jaxacct[ledger] is not installed")
-    for url in ("sqlite:///x.db", "mysql://x/y", "http://x", "://"):
-        with pytest.raises(ValueError, match="path_or_url must"):
-            Ledger(url, filters.pure_dp(1.0), create=True)
-
-
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(ImportError, match=r"jaxacct\[ledger\]"):

@@ -1,6 +1,7 @@
 """Derivatives of compositions of every family with a density, against 30 digits and in every kind of program."""
 
 import jax
+import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
@@ -103,3 +104,14 @@ def test_what_has_no_derivative_is_nan_or_says_so():
     assert np.isnan(jax.grad(lambda t: epsilon(Laplace(4.0), 1e-5, steps=t).upper)(12.0))
     with pytest.raises(NotImplementedError, match="compositions have derivatives for"):
         jax.grad(lambda s: epsilon(RandomizedResponse(s), 1e-5, steps=3).upper)(1.0)
+
+
+@pytest.mark.slow
+def test_derivative_in_the_rate_at_a_rate_of_1_is_its_limit():
+    def bounds(rate):
+        return delta(PoissonSampled(Gaussian(2.0), rate), 3.0, steps=10, relation="add")
+
+    with jax.enable_x64(True):
+        at, near = jax.vmap(jax.grad(lambda rate: bounds(rate).upper))(jnp.array([1.0, 1.0 - 1e-9]))
+    np.testing.assert_allclose(at, near, rtol=1e-6)
+    assert float(at) > 0.1

@@ -129,7 +129,7 @@ def test_more_runs_and_noise_are_enclosed_and_a_thousandth_wide(noise, rate, run
 
 
 def test_beyond_the_largest_loss_nothing_is_left():
-    assert bounds("delta", 1.0, 1e-3, 4, 4.1e-3, True) == (0.0, 0.0)
+    assert bounds("delta", 1.0, 1e-3, 4, 4.1e-3, True) == bounds("delta", 0.1, 1e-4, 10, 1.0, True) == (0.0, 0.0)
     assert bounds("epsilon", 1.0, 1e-9, 3, 1e-7, False) == (0.0, 0.0)
 
 

@@ -1,19 +1,22 @@
 """The Blackwell order against exact rational arithmetic; suprema, infima, crossings, chains."""
 
 import math
+from fractions import Fraction as F
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 import jaxacct
-from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, supremum
+from jaxacct import LossGrid, PrivacyProfile, TradeOff, dominates, supremum
 from jaxacct.losses.compare.chain import is_chain
-from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings
+from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings, known_order
 from jaxacct.losses.compare.suprema import infimum
 from tests import finite, stored
+from tests.refusals import all_refused
 
 GRID = LossGrid(1 / 32, -320, 641)
 
@@ -203,13 +206,22 @@ def test_supremum_and_infimum_stay_on_their_side_between_the_points(bound):
     assert bound == "lower" or dominates(best, family[0]).word == "yes"
 
 
-def test_the_two_routes_to_a_supremum_agree():
-    """Proposition 11: maxima of hockey sticks, and the convex envelope of trade-off curves."""
-    a, b = finite.randomized_response(2), finite.failing("1/10")
-    grid = LossGrid(math.log(2) / 32, -64, 129)
-    by_curves = supremum([curve(a), curve(b)]).profile(grid)
-    by_points = supremum([curve(a).profile(grid), curve(b).profile(grid)])
-    np.testing.assert_allclose(by_curves.excess, by_points.excess, atol=1e-12)
+@pytest.mark.parametrize(("bound", "sign"), [("lower", 1), ("upper", -1)])
+def test_both_routes_to_a_supremum_lead_to_the_largest_hockey_stick(bound, sign):
+    """Proposition 11: maxima of hockey sticks, and the convex envelope of trade-off curves; orders are powers of 2."""
+    rng, grid, alpha = np.random.default_rng(3), LossGrid(math.log(2), -8, 17), np.linspace(0.025, 1.0, 40)
+    gammas = [F(2) ** k for k in range(-8, 9)]
+    for _ in range(4):
+        family = [finite.random_experiment(rng, 4) for _ in range(3)]
+        truth = [max(finite.hockey_stick(one, g) for one in family) - max(F(0), 1 - g) for g in gammas]
+        by_curves = supremum([curve(one, bound) for one in family])
+        assert by_curves.bound == bound
+        for found in (by_curves.profile(grid), supremum([curve(one, bound).profile(grid) for one in family])):
+            assert all(sign * (F(float(value)) - exact) >= 0 for value, exact in zip(found.excess, truth, strict=True))
+            if bound == "lower":
+                np.testing.assert_allclose(found.excess, np.array(truth, float), atol=1e-12)
+        other = supremum([curve(one) for one in family]).trade_off(alpha)
+        np.testing.assert_allclose(by_curves.trade_off(alpha), other, atol=1e-12)
 
 
 def test_families_of_mechanisms_batches_and_laws():
@@ -231,30 +243,48 @@ def test_families_of_mechanisms_batches_and_laws():
 
 def test_families_that_do_not_fit_are_refused():
     pair = TradeOff(np.full((2, 2), 0.5), np.full((2, 2), 0.5))
-    for refused in (lambda: dominates(pair, pair), lambda: is_chain([pair, pair])):
-        with pytest.raises(ValueError, match=r"sequence must have no batch axes, got shape \(2, 32\)"):
-            refused()
-    profiles = PrivacyProfile(np.zeros((2, GRID.size)), GRID)
-    with pytest.raises(ValueError, match=r"members of a sequence must have no batch axes, got shapes \[\(2, 641\)\]"):
-        is_chain([profiles, profiles])
-    with pytest.raises(ValueError, match="no batch axes, got shapes"):
-        is_chain([profiles, PrivacyProfile(np.zeros(GRID.size), GRID)])
-    with pytest.raises(ValueError, match=r"spacings must agree, got 0.03125, 0.0625"):
-        dominates(gaussian(1.0), PrivacyProfile(np.zeros(3), LossGrid(1 / 16, -1, 3)))
-    one = gaussian(1.0)
-    other = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), grid=LossGrid(1 / 16, -160, 321))
-    with pytest.raises(ValueError, match="spacings must agree"):
-        dominates(one, other)
-    with pytest.raises(ValueError, match="family must have at least one member"):
-        supremum([])
-    with pytest.raises(ValueError, match="bounds must agree"):
-        supremum([one, gaussian(1.0, "lower")])
-    with pytest.raises(ValueError, match="bound must be that of the curves"):
-        supremum([one], bound="lower")
-    with pytest.raises(ValueError, match="PrivacyProfile must hold numbers, got nan"):
-        dominates(one, stored.profile(one.excess * np.nan, GRID))
-    with pytest.raises(ValueError, match="grid must be given for a family of trade-off curves"):
-        infimum([curve(finite.failing("1/10"))])
-    with pytest.raises(ValueError, match="tolerance must be a finite number of at least 0"):
-        dominates(one, one, tolerance=-1.0)
-    assert isinstance(one.to_pld(), PLD)
+    profiles, single = PrivacyProfile(np.zeros((2, GRID.size)), GRID), PrivacyProfile(np.zeros(GRID.size), GRID)
+    one, wide = gaussian(1.0), PrivacyProfile(np.zeros(3), LossGrid(1 / 16, -1, 3))
+    all_refused(
+        (r"sequence must have no batch axes, got shape \(2, 32\)", lambda: dominates(pair, pair)),
+        (r"sequence must have no batch axes, got shape \(2, 32\)", lambda: is_chain([pair, pair])),
+        (r"members of a sequence .* no batch axes, got shapes \[\(2, 641\)\]", lambda: is_chain([profiles, profiles])),
+        ("no batch axes, got shapes", lambda: is_chain([profiles, single])),
+        (r"spacings must agree, got 0.03125, 0.0625", lambda: dominates(one, wide)),
+        ("family must have at least one member", lambda: supremum([])),
+        ("bounds must agree", lambda: supremum([one, gaussian(1.0, "lower")])),
+        ("bound must be that of the curves", lambda: supremum([one], bound="lower")),
+        (
+            "PrivacyProfile must hold numbers, got nan",
+            lambda: dominates(one, stored.profile(one.excess * np.nan, GRID)),
+        ),
+        ("grid must be given for a family of trade-off", lambda: infimum([curve(finite.failing("1/10"))])),
+        ("tolerance must be a finite number of at least 0", lambda: dominates(one, one, tolerance=-1.0)),
+    )
+
+
+def sampled(sigma, rate=1.0):
+    inner = jaxacct.Gaussian(sigma)
+    return jaxacct.PoissonSampled(inner, rate) if rate < 1 else inner
+
+
+ONE, MIXED = sampled(1.0, 0.5), jaxacct.Composed([sampled(1.0, 0.5), sampled(2.0, 0.25)], (2, 3))
+TWO, THREE = (jaxacct.Composed([ONE], steps) for steps in (2, 3))
+ZERO = PrivacyProfile(np.zeros(5), LossGrid(0.5, -2, 5))
+KNOWN = [(ONE, ONE), (ONE, sampled(2.0, 0.5)), (ONE, sampled(1.0, 0.25)), (sampled(1.0), ONE), (THREE, TWO), (TWO, TWO)]
+UNKNOWN = [
+    *((b, a) for a, b in KNOWN if a is not b), (sampled(1.0, 0.25), sampled(2.0, 0.5)), (MIXED, ONE), (ONE, MIXED),
+    (jaxacct.Laplace(1.0), sampled(5.0, 0.5)), (sampled(0.1, 0.5), jaxacct.Laplace(5.0)),
+    (ZERO, sampled(1.0)), (sampled(1.0), ZERO),
+    # A batch is no single answer.
+    (sampled(np.array([1.0, 1.0]), 0.5), ONE), (sampled(np.array([1.0]), 0.5), ONE),
+]  # fmt: skip
+
+
+def test_sampled_gaussians_that_are_ordered_in_closed_form():
+    for relation in ("add_or_remove", "remove"):
+        assert all(known_order(one, other, relation) for one, other in KNOWN[:3])
+        assert not any(known_order(one, other, relation) for one, other in UNKNOWN)
+    assert all(known_order(one, other, "add_or_remove") for one, other in KNOWN)  # one direction stands for both
+    traced = jax.jit(lambda x: jnp.asarray(known_order(jaxacct.Gaussian(x), jaxacct.Gaussian(2 * x), "add_or_remove")))
+    assert not traced(1.0)

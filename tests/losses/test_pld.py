@@ -7,6 +7,7 @@ import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
+from tests.refusals import all_refused
 
 GRID = LossGrid(0.004, -2048, 4096)
 EPSILON = np.array([-0.2, 0.0, 0.05, 0.5, 1.0, 2.0])
@@ -162,18 +163,34 @@ def test_a_lower_law_is_never_less_than_no_loss_at_all():
 
 def test_laws_that_do_not_fit_are_refused(laws):
     _, upper, lower = laws
-    with pytest.raises(ValueError, match="bounds must agree"):
-        upper.compose(lower)
     other = PLD.from_mechanism(_sampled(), grid=LossGrid(0.008, -1024, 2048))
-    with pytest.raises(ValueError, match="spacings must agree"):
-        upper.compose(other)
-    with pytest.raises(ValueError, match="steps must be a whole number"):
-        upper.self_compose(0)
-    with pytest.raises(ValueError, match="steps must keep the composed law below"):
-        upper.self_compose(10**12)
-    with pytest.raises(ValueError, match="grid must have at least 2 points"):
-        PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))
-    with pytest.raises(ValueError, match="relation must be one direction"):
-        PLD.from_mechanism(_sampled(), relation="add_or_remove")
-    with pytest.raises(ValueError, match="bound must be one of upper, lower"):
-        PLD.from_mechanism(_sampled(), "middle")
+    all_refused(
+        ("bounds must agree", lambda: upper.compose(lower)),
+        ("spacings must agree", lambda: upper.compose(other)),
+        ("steps must be a whole number", lambda: upper.self_compose(0)),
+        ("steps must keep the composed law below", lambda: upper.self_compose(10**12)),
+        ("grid must have at least 2 points", lambda: PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))),
+        ("relation must be one direction", lambda: PLD.from_mechanism(_sampled(), relation="add_or_remove")),
+        ("bound must be one of upper, lower", lambda: PLD.from_mechanism(_sampled(), "middle")),
+    )
+
+
+@pytest.mark.usefixtures("in_float64")
+def test_entries_that_no_sum_can_be_stay_empty():
+    """Randomized response thrice: of the grid's thousand points eight are sums, and none is infinite."""
+    law = PLD.from_mechanism(jaxacct.RandomizedResponse(1.0), grid=LossGrid(2.0**-8, -2048, 4097))
+    assert law.infinity_mass == 0
+    held = np.flatnonzero(law.masses)
+    for steps in (3, 40):
+        found = law.self_compose(steps)
+        assert found.infinity_mass == 0
+        losses = found.grid.losses[found.masses > 0]
+        assert losses.max() == steps * law.grid.losses[held[-1]]
+        assert losses.min() >= steps * law.grid.losses[held[0]]
+
+
+@pytest.mark.usefixtures("in_float64")
+def test_a_certain_infinite_loss_stays_certain_and_none_stays_none():
+    for mass in (0.0, 1.0):
+        law = PLD(np.array([1.0, 0.0]) * (1 - mass), np.array(mass), LossGrid(0.5, 0, 2))
+        assert law.self_compose(3).infinity_mass == mass

@@ -1,5 +1,7 @@
 """Profiles, zCDP and Rényi guarantees: the pair dominates everything that keeps the guarantee, and is the best such."""
 
+import hypothesis
+import hypothesis.strategies as st
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from scipy import optimize
 import jaxacct
 from jaxacct import (
     GDP,
+    PLD,
     ApproximateDP,
     Composed,
     FromProfile,
@@ -36,16 +39,19 @@ def infimum_over_orders(rho, epsilon):
     return np.exp(found.fun)
 
 
-@pytest.mark.slow
 def test_one_point_is_approximate_dp_and_none_at_infinity_is_pure():
     at = np.linspace(-1.0, 2.0, 13)
     for epsilon, delta in ((0.7, 1e-3), (0.0, 0.2), (1.0, 0.0)):
         made = jaxacct.delta(FromProfile([epsilon], [delta]), at)
         known = jaxacct.delta(ApproximateDP(epsilon, delta), at)
-        np.testing.assert_allclose(made.upper, known.upper, rtol=3e-12, atol=1e-280)
+        np.testing.assert_allclose(made.upper, known.upper, rtol=3e-12, atol=2e-15)
         np.testing.assert_allclose(made.lower, known.lower, rtol=3e-12, atol=1e-280)
-    composed = jaxacct.delta(FromProfile([0.3], [1e-4]), 0.5, steps=5)
-    np.testing.assert_allclose(composed.upper, jaxacct.delta(ApproximateDP(0.3, 1e-4), 0.5, steps=5).upper, rtol=1e-6)
+    for sample in (lambda inner: inner, lambda inner: PoissonSampled(inner, 0.3)):
+        pair = [sample(one) for one in (FromProfile([0.3], [1e-4]), ApproximateDP(0.3, 1e-4))]
+        composed, known = (jaxacct.delta(one, [-0.2, 0.0, 0.5], steps=5, relation="remove") for one in pair)
+        np.testing.assert_allclose(composed, known, rtol=1e-6)
+        law = PLD.from_mechanism(pair[0])
+        assert law.masses.sum() + law.infinity_mass == pytest.approx(1.0, abs=1e-9)
 
 
 def test_profiles_in_batches_and_bad_ones():
@@ -61,6 +67,25 @@ def test_profiles_in_batches_and_bad_ones():
         FromProfile([1.0, 2.0], [0.1])
     with pytest.raises(ValueError, match="concrete"):
         jax.jit(lambda d: jaxacct.delta(FromProfile([1.0], d), 0.5))(np.array([0.1]))
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6),
+    st.lists(st.floats(-3, 3), min_size=1, max_size=6),
+)
+def test_a_profile_through_points_of_a_pair_dominates_both_directions_and_keeps_the_points(rows, epsilons):
+    p, q = np.array(rows).T + 1e-6
+    p, q, epsilons = p / p.sum(), q / q.sum(), np.array(epsilons)
+    stick = lambda one, other, at: np.maximum(one[:, None] - np.exp(at) * other[:, None], 0).sum(0)  # noqa: E731
+    both = lambda at: np.maximum(stick(p, q, at), stick(q, p, at))  # noqa: E731
+    made = FromProfile(epsilons, np.minimum(both(epsilons) * (1 + 1e-12), 1.0))
+    at = np.concatenate([np.linspace(-5, 5, 101), epsilons])
+    upper, mirrored = jaxacct.delta(made, at).upper, jaxacct.delta(made, -at).upper
+    assert np.all(upper >= both(at) - 1e-13)
+    assert np.all(upper[101:] <= both(epsilons) * (1 + 1e-11) + 1e-14)
+    # It is its own reflection: H(-eps) = 1 - e^-eps + e^-eps H(eps).
+    np.testing.assert_allclose(mirrored, 1 - np.exp(-at) * (1 - upper), atol=1e-11)
 
 
 @pytest.mark.parametrize("rho", [1e-6, 1e-2, 0.5, 4.0])

@@ -127,25 +127,18 @@ def test_reference_values_are_enclosed_and_narrowly(sigma, t, epochs, eps, relat
     assert read.upper - read.lower <= (1e-3 if epochs == 1 else 2e-3)
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian(0.7), Laplace(1.5), PoissonSampled(Gaussian(1.0), 0.2)])
-def test_many_batches_cost_less_than_few_and_never_more_than_one_run(mechanism) -> None:
-    found = [epsilon(RandomAllocation(mechanism, t), 1e-6) for t in (1, 4, 40, 4000)]
-    once = epsilon(mechanism, 1e-6)
+@pytest.mark.parametrize("level", [1e-10, 1e-4])
+@pytest.mark.parametrize(
+    "mechanism", [Gaussian(0.3), Gaussian(0.7), Gaussian(10.0), Laplace(1.5), PoissonSampled(Gaussian(1.0), 0.2)]
+)
+def test_many_batches_cost_less_than_few_and_never_more_than_one_run(mechanism, level: float) -> None:
+    found = [epsilon(RandomAllocation(mechanism, t), level) for t in (1, 3, 40, 4000)]
+    once = epsilon(mechanism, level)
     assert found[0].lower <= once.upper
     assert once.lower <= found[0].upper
     for more, less in itertools.pairwise(found):
         assert less.lower <= more.upper
         assert less.upper < more.upper
-
-
-@pytest.mark.parametrize("relation", ["remove", "add"])
-@pytest.mark.parametrize(("sigma", "t"), [(0.1, 2), (0.3, 3), (0.3, 300), (0.6, 5), (10.0, 7)])
-def test_no_epoch_costs_more_than_one_run(sigma: float, t: int, relation: str) -> None:
-    for level in (1e-10, 1e-4):
-        found = epsilon(RandomAllocation(Gaussian(sigma), t), level, relation=relation)
-        once = epsilon(Gaussian(sigma), level)
-        assert found.lower <= once.lower
-        assert found.upper <= 1.01 * once.upper
 
 
 def test_every_participation_is_a_composition() -> None:
@@ -213,12 +206,6 @@ def test_replaced_records_cost_no_less_than_removed_ones() -> None:
     )
     assert special == plain
     assert plain.lower <= replaced.lower < replaced.upper
-
-
-def test_calibration_meets_its_target() -> None:
-    found = jaxacct.calibrate(lambda sigma: RandomAllocation(Gaussian(sigma), 64), epsilon=1.0, delta=1e-6)
-    assert epsilon(RandomAllocation(Gaussian(found.parameter), 64), 1e-6).upper <= 1.0
-    assert found.parameter < 1.05  # a Gaussian that is not hidden among batches takes 4.2
 
 
 def test_a_composition_inside_an_epoch_has_no_analysis() -> None:

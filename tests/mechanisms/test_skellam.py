@@ -58,19 +58,6 @@ def test_one_run_is_the_sum_over_outcomes(mu, gap):
         np.testing.assert_allclose(bounds.lower, truth, rtol=1e-7, atol=1e-270)
 
 
-@pytest.mark.parametrize("relation", ["remove", "add"])
-def test_one_run_on_a_sample_is_that_of_mixtures(relation):
-    mu, gap, rate, epsilons = 6.0, 2, mp.mpf("0.125"), np.array([0.0, 0.02, 0.1])
-    p, q = tables(mu, gap, 110)
-    mixed = [rate * a + (1 - rate) * b for a, b in zip(p, q, strict=True)]
-    backwards = [rate * b + (1 - rate) * a for a, b in zip(p, q, strict=True)]
-    truth = hockey_stick(*((mixed, q) if relation == "remove" else (p, backwards)), epsilons)
-    bounds = jaxacct.delta(PoissonSampled(Skellam(mu, gap), float(rate)), epsilons, relation=relation)
-    assert_encloses(bounds, truth, 1e-30)
-    np.testing.assert_allclose(bounds.upper, truth, rtol=1e-6)
-    np.testing.assert_allclose(bounds.lower, truth, rtol=1e-6)
-
-
 def convolved(mu, gap, reach, rate, epsilons, steps=3):
     """delta of three runs over all triples of outcomes; the direction `remove`."""
     p, q = (np.array([float(x) for x in table]) for table in tables(mu, gap, reach))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxacct import PLD, Bounds, Gaussian, LossGrid, PoissonSampled, PrivacyProfile, filters, plotting
+from jaxacct import PLD, Bounds, Gaussian, LossGrid, PoissonSampled, PrivacyProfile, audit, filters, plotting
+from jaxacct.plotting.samplers import sampler_costs
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +97,46 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"jaxacct\[plot\]"):
         plotting.budget([0.5])
+
+
+def found(right, **options):
+    given = {"delta": 1e-5, "mechanism": Gaussian(4.0)} | options
+    return audit.one_run(right, 200, 1000, **given)
+
+
+def test_the_band_ends_at_what_was_audited_and_a_cross_marks_what_is_refuted():
+    audits = [found(right) for right in (110, 150, 190)]
+    ax = plotting.audits(audits, [10, 20, 30], label="half the noise")
+    certified, audited, gaussian, cross = ax.lines
+    assert certified.get_gid() == "jaxacct"
+    np.testing.assert_array_equal(certified.get_ydata(), [one.certified for one in audits])
+    np.testing.assert_array_equal(audited.get_ydata(), [one.epsilon for one in audits])
+    np.testing.assert_array_equal(gaussian.get_ydata(), [one.gaussian_epsilon for one in audits])
+    np.testing.assert_array_equal(
+        cross.get_xdata(), [x for x, one in zip((10, 20, 30), audits, strict=True) if one.refuted]
+    )
+    assert len(ax.collections) == 1
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels[0] == "half the noise: certified for the mechanism"
+    assert labels[-1] == "half the noise: refuted"
+    assert ax.get_title() == "audited at confidence 95 %, delta 1e-05"
+    plt.gcf().canvas.draw()
+
+
+def test_audits_of_many_runs_have_no_gaussian_line():
+    many = [audit.many_runs(wrong, 100, 30, 100, delta=1e-5, mechanism=Gaussian(1.0)) for wrong in (30, 40)]
+    ax = plotting.audits(many, [1, 2])
+    assert [line.get_label() for line in ax.lines] == ["certified for the mechanism", "audited, any mechanism"]
+
+
+def test_every_sampler_has_a_line_and_its_bounds():
+    found = sampler_costs([1.0, 2.0], batches=20, records=1000)
+    assert set(found) == {"poisson", "truncated", "fixed", "allocation", "shuffled", "everyone knows"}
+    for bounds in found.values():
+        assert (bounds.lower <= bounds.upper).all()
+        assert (bounds.upper <= 1.001 * found["fixed"].upper.clip(found["everyone knows"].upper)).all()
+    assert (found["allocation"].upper < found["shuffled"].upper).all()
+    ax = plotting.samplers(np.array([1.0, 2.0]), batches=20, records=1000, names=("poisson", "shuffled"))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["poisson", "shuffled"]
+    with pytest.raises(ValueError, match="names"):
+        sampler_costs([1.0], batches=20, records=1000, names=("bernoulli",))

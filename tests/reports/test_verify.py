@@ -1,31 +1,23 @@
 """`verify` finds a run's account again from its folder alone, and refuses every edit of it."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
 import pytest
 
 import jaxacct
 from jaxacct import Gaussian, Ledger, PoissonSampled, filters, training
 from jaxacct.cli import main
 from jaxacct.reports import Statement, dp_sgd_statement, read_statement, statement, verify
+from tests.training.small import DATA, PARAMS, SGD, loss
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
-PARAMS = {"w": jnp.zeros(3)}
-DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
-SGD = optax.sgd(0.1)
 PLAN = training.plan_budget("renyi", "constant", epsilon=2.0, delta=1e-5, steps=8, rate=0.5)
-
-
-def loss(params, row):
-    return jnp.sum((params["w"] - row) ** 2)
 
 
 def ran(folder, steps=(6, 8), settings=None, plan=PLAN, report=True):
@@ -80,7 +72,7 @@ def test_a_run_that_was_killed_and_resumed_holds_and_is_left_as_it_is(folder):
 
 def test_a_run_of_one_s_own_states_its_filter_and_needs_no_report(tmp_path):
     folder = ran(tmp_path / "run", steps=(3,), report=False)
-    settings = json.loads((folder / "journal").read_text().splitlines()[2])["record"]["settings"]
+    settings = records_of(folder)[0]["settings"]
     assert settings["relation"] == "add_or_remove"
     assert (settings["filter"], settings["delta"]) == (repr(PLAN.filter), 1e-5)
     assert settings["epsilon"] == verify(folder).epsilon
@@ -109,15 +101,10 @@ def test_a_filter_of_any_kind_is_asked_again(tmp_path, filter):
 # Edits of one field. Those of a journal's record leave its seal alone, as whoever edits by hand does.
 
 
-def line(number, *path):
-    def edit(folder):
-        file = folder / "journal"
-        lines = file.read_text().splitlines(keepends=True)
-        tree = json.loads(lines[number])
-        lines[number] = json.dumps(changed(tree, path), separators=(",", ":"), sort_keys=path[0] == "record") + "\n"
-        file.write_text("".join(lines))
-
-    return edit
+def leaves(tree, path=()):
+    """Where the values of a tree of JSON are; an empty part counts as one."""
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [at for name, part in parts for at in leaves(part, (*path, name))] or [path]
 
 
 def changed(tree, path):
@@ -162,25 +149,6 @@ def text(name, old, new):
 
 
 EDITS = {
-    "mark_check": line(0, "check"),
-    "mark_records": line(1, "records"),
-    "run_seal": line(2, "seal"),
-    "run_filter": line(2, "record", "filter"),
-    "run_epsilon": line(2, "record", "settings", "epsilon"),
-    "run_delta": line(2, "record", "settings", "delta"),
-    "run_relation": line(2, "record", "settings", "relation"),
-    "run_account": line(2, "record", "account"),
-    "run_made": line(2, "record", "made", "commit"),
-    "attempt_number": line(3, "record", "attempt"),
-    "attempt_start": line(3, "record", "from_step"),
-    "charge_step": line(4, "record", "step"),
-    "charge_sigma": line(4, "record", "sigma"),
-    "charge_rate": line(4, "record", "rate"),
-    "charge_clip": line(4, "record", "clip_scale"),
-    "charge_left": line(4, "record", "budget_left"),
-    "charge_state": line(4, "record", "filter_state", 0),
-    "charge_kind": line(4, "record", "kind"),
-    "done_norm": line(5, "record", "gradient_norm"),
     "report_epsilon": report("report", "epsilon"),
     "report_delta": report("delta"),
     "report_steps": report("steps"),
@@ -209,6 +177,20 @@ def test_an_edit_of_any_field_is_refused(folder, name):
     assert found.problem in found.text
 
 
+def test_an_edit_of_any_field_of_the_journal_is_refused(folder):
+    """Of its counts, the run, an attempt, and a charge and what became of it."""
+    file = folder / "journal"
+    lines = file.read_text().splitlines(keepends=True)
+    edits = [(number, path) for number in range(6) for path in leaves(json.loads(lines[number]))]
+    assert {"check", "records", "seal", "filter", "account", "filter_state", "gradient_norm"} < {
+        name for _, path in edits for name in path
+    }
+    for number, path in edits:
+        line = json.dumps(changed(json.loads(lines[number]), path), separators=(",", ":"), sort_keys=number > 1)
+        file.write_text("".join([*lines[:number], f"{line}\n", *lines[number + 1 :]]))
+        assert not verify(folder).holds, (number, path)
+
+
 FORGED = {
     "attempt_start": (3, ("from_step",), "is none that can be"),
     "attempt_number": (3, ("attempt",), "is none that can be"),
@@ -226,17 +208,26 @@ FORGED = {
 }
 
 
+def records_of(folder):
+    return [json.loads(one)["record"] for one in (folder / "journal").read_text().splitlines()[2:]]
+
+
+def sealed(path, records):
+    """Another journal in the place of one."""
+    path.unlink()
+    with contextlib.closing(training.Journal(path)) as journal:
+        for record in records:
+            journal.append(record)
+        journal.sync()
+
+
 @pytest.mark.parametrize("name", FORGED)
 def test_a_journal_that_is_sealed_anew_still_has_to_replay(tmp_path, forged_from, name):
     number, path, words = FORGED[name]
     folder = shutil.copytree(forged_from, tmp_path / "run")
-    records = [json.loads(one)["record"] for one in (folder / "journal").read_text().splitlines()[2:]]
+    records = records_of(folder)
     changed(records[number - 2], path)
-    (folder / "journal").unlink()
-    with training_journal(folder / "journal") as journal:
-        for record in records:
-            journal.append(record)
-        journal.sync()
+    sealed(folder / "journal", records)
     found = verify(folder)
     assert not found.holds
     assert any(word in found.problem for word in words.split("|")), found.problem
@@ -247,27 +238,13 @@ def forged_from(tmp_path_factory):
     """A run without checkpoints or report, whose journal alone says what was charged."""
     folder = ran(tmp_path_factory.mktemp("runs") / "plain", steps=(3,), report=False)
     shutil.rmtree(folder / "checkpoints")
-    lines = (folder / "journal").read_text().splitlines()[2:]
-    records = [json.loads(one)["record"] for one in lines]
-    (folder / "journal").unlink()
-    with training_journal(folder / "journal") as journal:
-        for record in records:
-            if record["kind"] != "checkpoint":
-                journal.append(record)
-        journal.sync()
+    sealed(folder / "journal", [one for one in records_of(folder) if one["kind"] != "checkpoint"])
     assert verify(folder).holds
     return folder
 
 
-def training_journal(path):
-    import contextlib
-
-    return contextlib.closing(training.Journal(path))
-
-
 def test_charges_that_were_cut_off_behind_a_checkpoint_are_missed(folder):
-    held = (folder / "journal").read_bytes()
-    lines = held.splitlines(keepends=True)
+    lines = (folder / "journal").read_bytes().splitlines(keepends=True)
     (folder / "journal").write_bytes(b"".join(lines[:-4]))
     assert not verify(folder).holds
 
@@ -344,7 +321,7 @@ def test_the_steps_taken_are_certified_in_ball_arithmetic(whole):
 def test_the_command_says_what_it_found(folder, capsys):
     for damage, code in ((False, 0), (True, 1)):
         if damage:
-            EDITS["charge_sigma"](folder)
+            EDITS["report_noise"](folder)
         with pytest.raises(SystemExit) as stop:
             main(["verify", str(folder)])
         assert stop.value.code == code
@@ -370,14 +347,12 @@ def test_the_schema_lists_every_field_and_the_registry_says_unknown():
 
 @pytest.mark.parametrize("records", [1, 9, 10, 11, 8000, 10_000, 10_001, 60_000, 10**9])
 def test_the_default_delta_is_at_most_a_tenth_of_a_record(records):
-    from jaxacct.reports import dp_sgd_statement as made
-
-    delta = made(records=records, batch=records, epochs=1, noise_multiplier=5.0).delta
+    delta = dp_sgd_statement(records=records, batch=records, epochs=1, noise_multiplier=5.0).delta
     assert 1 / (100.1 * records) < delta <= 1 / (10 * records)
 
 
 def test_no_key_is_in_anything_that_a_report_writes(folder):
-    names = {name for path in folder.rglob("*") for name in [path.name]}
+    names = {path.name for path in folder.rglob("*")}
     assert {"report.md", "report.json", "history.csv", "budget.png", "filter.json", "journal"} <= names
     words = (folder / "report.md").read_text()
     assert "None" not in words

@@ -13,6 +13,7 @@ from jaxacct import mechanisms as m
 from tests.sound import exact
 
 CASES = exact.cases(np.random.default_rng(4), wild=True)
+TAME = exact.cases(np.random.default_rng(1))
 DIGITS = mpf(10) ** -40  # of the truths
 
 
@@ -44,6 +45,22 @@ def test_bounds_hold_next_to_atoms_and_largest_losses(name):
         lower, upper = float(found.lower[i]), float(found.upper[i])
         assert upper == np.inf or law.curve(mpf(upper)) <= goal, f"epsilon({goal!r}) <= {upper!r} of {mechanism}"
         assert lower == 0 or law.curve(mpf(lower)) >= goal, f"epsilon({goal!r}) >= {lower!r} of {mechanism}"
+
+
+@pytest.mark.filterwarnings("ignore:.*wide")
+@pytest.mark.parametrize("name", TAME)
+def test_delta_of_one_run_is_narrow_into_the_tail(name):
+    mechanism, relation, law = TAME[name]
+    end = 0.5 if law.largest is None else float(law.largest)
+    while law.largest is None and end < 100 and law.curve(mpf(2 * end)) > mpf(10) ** -200:
+        end *= 2
+    epsilons = end * np.array([-0.1, 0.0, 0.03, 0.31, 0.9])
+    found = jaxacct.delta(mechanism, epsilons, relation=relation)
+    # Rates and weights next to 0 or 1 cost the last digits of 1.
+    room = 0.0 if name in exact.inner_laws(np.random.default_rng(1), False) else 1e-12
+    assert np.all(found.upper - found.lower <= 1e-7 * found.upper + room)
+    for lower, epsilon, upper in zip(found.lower, epsilons, found.upper, strict=True):
+        assert holds(lower, law.curve(mpf(epsilon)), upper)
 
 
 def test_weights_next_to_0_and_1_keep_their_complements():

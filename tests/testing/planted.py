@@ -13,53 +13,23 @@ DATA = RNG.normal(size=(RECORDS, 6)).astype(np.float32), RNG.integers(0, 2, RECO
 PARAMS = {"v": jnp.full(6, 0.3), "w": jnp.full(6, -0.2)}
 FULL, SAMPLED = Gaussian(SIGMA), PoissonSampled(Gaussian(SIGMA), RATE)
 
-MISTAKES = {  # and whether the step samples
-    "no clip": False,
-    "clip of the mean": False,
-    "clip of each leaf": False,
-    "clip of each coordinate": False,
-    "clip by the largest norm": False,
-    "half the noise": False,
-    "variance for deviation": False,
-    "noise without clip norm": False,
-    "noise on one leaf": False,
-    "noise scaled by the data": False,
-    "no noise": False,
-    "uniform noise": False,
-    "truncated noise": False,
-    "sizes of noise": False,
-    "noise in order": False,
-    "one key for all leaves": False,
-    "one number for a leaf": False,
-    "noise of the same key in two leaves of other shapes": False,
-    "a key of its own": False,
-    "noise of NumPy": False,
-    "noise is returned": False,
-    "loss is returned": False,
-    "first record is returned": False,
-    "norm of the clipped sum is returned": False,
-    "statistics of the batch": False,
-    "second moments of raw gradients": False,
-    "skips what is not finite": False,
-    "noise whose sum is zero": False,
-    "bits of the noise are returned": False,
-    "private value goes to a callback": False,
-    "private value goes to a callback of a loop": False,
-    "rows cut to a multiple": False,
-    "divided by the number of rows": False,
-    "one key for coins and noise": True,
-    "coins of a key that is split for noise": True,
-    "coins in pairs": True,
-    "divided by the sample": True,
-    "mean of the sample": True,
-    "count of the sample is returned": True,
-    "sample is returned": True,
-    "fixed size for coins": True,
-    "twice the rate": True,
-    "only the first are kept": True,
-    "one coin for all": True,
-    "nobody is left out": True,
-}
+OF_ALL = (  # mistakes of a step that everybody takes part in
+    "no clip", "clip of the mean", "clip of each leaf", "clip of each coordinate", "clip by the largest norm",
+    "half the noise", "variance for deviation", "noise without clip norm", "noise on one leaf",
+    "noise scaled by the data", "no noise", "uniform noise", "truncated noise", "sizes of noise", "noise in order",
+    "one key for all leaves", "one number for a leaf", "noise of the same key in two leaves of other shapes",
+    "a key of its own", "noise of NumPy", "noise is returned", "loss is returned", "first record is returned",
+    "norm of the clipped sum is returned", "statistics of the batch", "second moments of raw gradients",
+    "skips what is not finite", "noise whose sum is zero", "bits of the noise are returned",
+    "private value goes to a callback", "private value goes to a callback of a loop", "rows cut to a multiple",
+    "divided by the number of rows",
+)  # fmt: skip
+OF_SAMPLES = (
+    "one key for coins and noise", "coins of a key that is split for noise", "coins in pairs", "divided by the sample",
+    "mean of the sample", "count of the sample is returned", "sample is returned", "fixed size for coins",
+    "twice the rate", "only the first are kept", "one coin for all", "nobody is left out",
+)  # fmt: skip
+MISTAKES = {name: name in OF_SAMPLES for name in OF_ALL + OF_SAMPLES}  # and whether the step samples
 
 
 def loss(params, example):

@@ -9,6 +9,8 @@ from jaxacct import (
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
+    Exponential,
+    FromTables,
     Gaussian,
     Laplace,
     PoissonSampled,
@@ -75,19 +77,29 @@ NARROW = {
     "Skellam, 100": (Skellam(50.0), 100),
     "randomized response": (RandomizedResponse(0.01, 4), 10_000),
     "Laplace, 100,000": (Laplace(632.0), 100_000),
+    "Gaussian": (Gaussian(5.0), 100),
+    "sampled Gaussian": (PoissonSampled(Gaussian(1.0), 0.01), 1000),
+    "rare": (PoissonSampled(Gaussian(1.0), 1e-4), 3),
+    "exponential": (Exponential(0.1), 200),
+    "discrete Laplace": (DiscreteLaplace(8.0, sensitivity=3), 300),
+    "tables": (FromTables([0.5, 0.3, 0.2], [0.45, 0.3, 0.25]), 500),
+    "responses and noise": (Composed([PoissonSampled(Gaussian(1.0), 0.01), RandomizedResponse(0.05)], [500, 9]), 1),
 }
-
-
-WIDER = {"Laplace, 10": 1e-5}  # of delta: 97 % of it are one atom's, whose transform does not decay
+WIDER = {  # of epsilon, and of delta
+    "Laplace, 10": (1e-6, 1e-5),  # 97 % of delta are one atom's, whose transform does not decay
+    "rare": (2e-4, 2e-4),
+    "exponential": (1e-4, 1e-3),
+}
 
 
 @pytest.mark.parametrize("name", NARROW)
 def test_bounds_are_a_millionth_wide(name):
     mechanism, runs = NARROW[name]
     lower, upper = epsilon(mechanism, np.array([1e-5, 1e-9, 1e-12]), steps=runs)
-    assert (upper <= lower * (1 + 1e-6)).all(), upper / lower - 1
-    lower, upper = delta(mechanism, upper[0], steps=runs)
-    assert upper <= lower * (1 + WIDER.get(name, 1e-6))
+    width, other = WIDER.get(name, (1e-6, 1e-6))
+    assert (upper <= lower * (1 + width)).all(), upper / lower - 1
+    lower, upper = delta(mechanism, np.array([0.7, 1.0]) * upper[0], steps=runs)
+    assert (upper <= lower * (1 + np.array([2e-3, other]))).all()
 
 
 def test_known_answers():

@@ -1,4 +1,4 @@
-"""A training process to be killed: ``python durable_process.py FOLDER LOG KIND``.
+"""A training process to be killed: ``python durable_process.py FOLDER LOG``.
 
 What reaches the optimiser is written to LOG by a callback inside the jitted step, at the moment of its release: one
 line with the noise multiplier, the rate and the noisy gradient, in one write to a file opened for appending. The log
@@ -19,8 +19,7 @@ from jaxacct.training import durable_run, fit, init_state, make_step, seeded_key
 from jaxacct.training.schedules import constant
 
 DELTA = 1e-5
-# (filter, noise multiplier, rate): one that compiles quickly, and DP-SGD proper.
-KINDS = {"everyone": (filters.gdp(1.0), 10.0, 1.0), "sampled": (filters.renyi(4.0, DELTA, order=8.0), 4.0, 0.1)}
+FILTER, SIGMA, RATE = filters.renyi(4.0, DELTA, order=8.0), 4.0, 0.1
 # "still" is in no example's loss: its noisy gradient is the noise alone.
 PARAMS = {"moves": jnp.zeros(4), "still": jnp.zeros(3)}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(64, 4)), jnp.float32)
@@ -44,14 +43,13 @@ def logged(log):
     return optax.GradientTransformation(lambda params: (), update)
 
 
-def train(folder, log, kind, every=3):
-    filter, sigma, rate = KINDS[kind]
-    schedule = constant(sigma, rate, 10_000)
+def train(folder, log, every=3):
+    schedule = constant(SIGMA, RATE, 10_000)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     optimizer = logged(handle)
-    step = make_step(loss, optimizer, filter, schedule, clip_norm=1.0, physical_batch=16)
-    state = init_state(PARAMS, optimizer, filter, schedule, seeded_keys(0))
-    with durable_run(folder, step, state, filter, resume=True, every=every) as run:
+    step = make_step(loss, optimizer, FILTER, schedule, clip_norm=1.0, physical_batch=16)
+    state = init_state(PARAMS, optimizer, FILTER, schedule, seeded_keys(0))
+    with durable_run(folder, step, state, FILTER, resume=True, every=every) as run:
         outcome = fit(run.step, run.state, DATA, steps=10_000, evaluate=lambda params: 0.5, before=run)
         jax.effects_barrier()
         run.save(outcome.state)
@@ -62,4 +60,4 @@ def train(folder, log, kind, every=3):
 if __name__ == "__main__":
     jax.config.update("jax_compilation_cache_dir", os.environ.get("JAXACCT_TEST_CACHE"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    train(sys.argv[1], sys.argv[2], sys.argv[3])
+    train(sys.argv[1], sys.argv[2])

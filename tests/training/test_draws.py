@@ -153,19 +153,6 @@ def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(
             make()
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.5, math.nan, 1.5])
-def test_a_schedule_whose_rate_makes_no_sense_is_refused_and_changes_nothing(rate):
-    loss, sgd, budget = (lambda params, row: jnp.sum(params["w"] * row)), optax.sgd(0.1), filters.approximate_gdp(9.0)
-    plan = training.schedules.constant(1.0, 0.5, 3)._replace(
-        propose=lambda s, t, r: (jnp.float32(1.0), jnp.float32(rate), t)
-    )
-    step = training.make_step(loss, sgd, budget, plan, clip_norm=1.0)
-    state = training.init_state(PARAMS, sgd, budget, plan, ROOTS)
-    after, report = step(state, X)
-    assert not bool(report.admitted)
-    assert np.array_equal(after.params["w"], PARAMS["w"])
-
-
 SIZED_ZERO = {"w": jnp.zeros(3), "n": jnp.zeros((0,)), "m": jnp.zeros((2, 0, 3))}
 
 

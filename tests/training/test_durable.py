@@ -9,26 +9,17 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxacct import filters
 from jaxacct.training import Journal, attempt_keys, durable_run, fit, init_state, make_step, seeded_keys, step_keys
 from jaxacct.training.schedules import adaptive, constant
+from tests.training.small import DATA, PARAMS, SGD, bits, loss
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
-PARAMS = {"w": jnp.zeros(3)}
-DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
 FILTER = filters.gdp(np.sqrt(30.5) / 2)  # room for thirty steps at sigma 2
 SCHEDULE = constant(2.0, 1.0, 40)
-SGD = optax.sgd(0.1)
-
-
-def loss(params, row):
-    return jnp.sum((params["w"] - row) ** 2)
-
-
 STEP = make_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=20)
 
 
@@ -49,8 +40,9 @@ def advance(run, state, steps):
     return state, report
 
 
-def raw(tree):
-    return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
+def watched(watch):
+    """The step, with a look at the state before each release."""
+    return dataclasses.replace(STEP, take=lambda state, *rest: (watch(state), STEP.take(state, *rest))[1])
 
 
 def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_budget(tmp_path):
@@ -62,12 +54,12 @@ def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_b
         assert (run.attempt, int(run.state.step)) == (1, 8)
         assert [record.step for record in run.records if record.lost] == [9, 10]
         assert len(run.records) == 10
-        assert raw(run.state.filter_state) == raw(state.filter_state)
-        assert raw(run.state.params) != raw(state.params)
+        assert bits(run.state.filter_state) == bits(state.filter_state)
+        assert bits(run.state.params) != bits(state.params)
         assert not np.array_equal(jax.random.key_data(run.state.keys.noise), jax.random.key_data(first_keys.noise))
         # Steps 9 and 10 run again, on other noise and at the budget's expense.
         again, _ = advance(run, run.state, 2)
-        assert raw(again.params) != raw(state.params)
+        assert bits(again.params) != bits(state.params)
         assert float(FILTER.fraction(again.filter_state)) == pytest.approx(12 / 30.5)
         outcome = fit(run.step, again, DATA, steps=40, evaluate=lambda params: 0.5)
         assert outcome.stopped == "budget spent"
@@ -75,7 +67,7 @@ def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_b
         run.save(outcome.state)
     with opened(tmp_path) as run:
         assert (run.attempt, int(run.state.step), len(run.records)) == (2, 28, 30)
-        assert raw(run.state.params) == raw(outcome.state.params)
+        assert bits(run.state.params) == bits(outcome.state.params)
         state, report = run.step(run.state, DATA)
         assert not bool(report.admitted)
 
@@ -127,13 +119,8 @@ def test_a_state_of_an_earlier_step_is_refused_because_its_keys_were_used(tmp_pa
 
 def test_charges_are_on_the_disk_before_the_release_and_several_at_once_where_asked(tmp_path):
     seen = []
-
-    def watching(state, proposal, data):
-        lines = (tmp_path / "journal").read_text().splitlines()
-        seen.append(sum('"kind":"charge"' in line for line in lines))
-        return STEP.take(state, proposal, data)
-
-    with opened(tmp_path, step=dataclasses.replace(STEP, take=watching), ahead=3) as run:
+    watching = watched(lambda state: seen.append((tmp_path / "journal").read_text().count('"kind":"charge"')))
+    with opened(tmp_path, step=watching, ahead=3) as run:
         advance(run, run.state, 7)
     assert seen == [3, 3, 3, 6, 6, 6, 9]
     with opened(tmp_path) as run:  # steps 8 and 9 were paid for and never ran
@@ -143,12 +130,7 @@ def test_charges_are_on_the_disk_before_the_release_and_several_at_once_where_as
 
 def test_a_journal_that_cannot_be_written_releases_nothing_then_or_later(tmp_path, monkeypatch):
     taken = []
-
-    def watching(state, proposal, data):
-        taken.append(int(state.step))
-        return STEP.take(state, proposal, data)
-
-    with opened(tmp_path, step=dataclasses.replace(STEP, take=watching)) as run:
+    with opened(tmp_path, step=watched(lambda state: taken.append(int(state.step)))) as run:
         state, _ = advance(run, run.state, 1)
         monkeypatch.setattr("os.fsync", _no_disk)
         with pytest.raises(OSError, match="full"):
@@ -197,23 +179,17 @@ def held(path):
         return None
 
 
-def test_a_half_written_last_line_is_cut_off_and_what_follows_is_kept(tmp_path):
-    path = tmp_path / "journal"
-    whole = charged(path)
-    with contextlib.closing(Journal(path)) as journal:
-        assert journal.torn > 20
-        assert journal.records == ACKNOWLEDGED
-        assert path.stat().st_size == whole
-        journal.append({"kind": "x"})
-        journal.sync()
-    assert held(path) == [*ACKNOWLEDGED, {"kind": "x"}]
-
-
 def test_no_truncation_takes_back_a_charge_that_reached_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)  # for speed: no power is cut here
     path = tmp_path / "journal"
     whole = charged(path)
     raw = path.read_bytes()
+    with contextlib.closing(Journal(path)) as journal:  # the half of a line is cut off, and what follows is kept
+        assert journal.torn > 20
+        assert path.stat().st_size == whole
+        journal.append({"kind": "x"})
+        journal.sync()
+    assert held(path) == [*ACKNOWLEDGED, {"kind": "x"}]
     for length in range(len(raw) + 1):
         path.write_bytes(raw[:length])
         assert held(path) == (None if length < whole else ACKNOWLEDGED), length
@@ -270,27 +246,6 @@ def test_a_whole_record_with_a_wrong_byte_for_its_end_is_damage_even_where_it_wa
     assert held(path) is None
 
 
-def test_a_run_is_not_resumed_with_fewer_charges_than_were_written(tmp_path):
-    """Charges that no checkpoint knows of, whose last line's end was damaged or that were cut off."""
-    with opened(tmp_path) as run:
-        advance(run, run.state, 3)
-    path = tmp_path / "journal"
-    whole = path.read_bytes()
-    charge = whole.rindex(b'{"seal"', 0, whole.rindex(b'"kind":"charge"'))
-    end = whole.index(b"\n", charge)
-    for damaged in (whole[:charge], whole[: charge + 50], whole[:end], whole[:end] + b"x", whole[:end] + b"x\n"):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is damaged at"), opened(tmp_path):
-            pass
-        assert path.read_bytes() == damaged
-    path.unlink()
-    with pytest.raises(ValueError, match="no journal"), opened(tmp_path):
-        pass
-    path.write_bytes(whole)
-    with opened(tmp_path) as run:
-        assert len(run.records) == 3
-
-
 @pytest.mark.parametrize("how", ["moved", "removed", "exchanged"])
 def test_a_journal_that_others_no_longer_find_takes_no_charge(tmp_path, how):
     path = tmp_path / "journal"
@@ -323,40 +278,57 @@ def test_a_fork_may_not_spend_from_its_parent_s_journal(tmp_path, monkeypatch):
     assert held(tmp_path / "journal") == [{"kind": "x"}]
 
 
-@pytest.mark.parametrize("damage", ["flip", "drop", "swap", "truncate", "older", "empty", "gone"])
-def test_a_damaged_or_shortened_journal_is_refused_and_left_as_it_is(tmp_path, damage):
+def charge_of(raw, last):
+    """Where a journal's record of a charge, the first or last one, begins and ends."""
+    at = raw.rindex(b'"kind":"charge"') if last else raw.index(b'"kind":"charge"')
+    return raw.rindex(b'{"seal"', 0, at), raw.index(b"\n", at)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of a checkpoint", "of no checkpoint"])
+def test_a_run_is_not_resumed_from_a_journal_with_other_or_fewer_charges_than_were_written(tmp_path, known):
+    path = tmp_path / "journal"
     with opened(tmp_path):
         pass
-    path = tmp_path / "journal"
     older = path.read_bytes()
-    whole = written(tmp_path)
+    if known:
+        whole = written(tmp_path)
+    else:
+        with opened(tmp_path) as run:
+            advance(run, run.state, 3)
+        whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)  # two of them count the records
-    broken = {
-        "flip": whole.replace(b'"sigma":2.0', b'"sigma":9.0', 1),
-        "drop": b"".join(lines[:5] + lines[6:]),
-        "swap": b"".join([*lines[:5], lines[6], lines[5], *lines[7:]]),
-        "truncate": b"".join(lines[:-3]),
-        "older": older,
-        "empty": b"",
-        "gone": b"",
-    }[damage]
-    path.write_bytes(broken)
-    if damage == "gone":
-        path.unlink()
-    message = {"older": "is behind checkpoint", "gone": "no journal"}.get(damage, "is damaged at")
-    with pytest.raises(ValueError, match=message), opened(tmp_path):
-        pass
-    assert path.exists() == (damage != "gone")
-    if path.exists():
+    begin, end = charge_of(whole, last=not known)
+    damaged = [
+        whole.replace(b'"sigma":2.0', b'"sigma":9.0', 1),
+        b"".join(lines[:5] + lines[6:]),
+        b"".join([*lines[:5], lines[6], lines[5], *lines[7:]]),
+        b"".join(lines[:-3]),
+        b"",
+        *(whole[:begin], whole[: begin + 50], whole[:end], whole[:end] + b"x", whole[:end] + b"x\n"),
+    ]
+    for broken, message in [*((one, "is damaged at") for one in damaged), *([(older, "is behind check")] * known)]:
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=message), opened(tmp_path):
+            pass
         assert path.read_bytes() == broken
+    path.unlink()
+    with pytest.raises(ValueError, match="no journal"), opened(tmp_path):
+        pass
+    assert not path.exists()
     path.write_bytes(whole)  # the copy put back: all is well
     with opened(tmp_path) as run:
-        assert int(run.state.step) == 6
+        assert len(run.records) == (6 if known else 3)
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
     written(tmp_path)
     newest = tmp_path / "checkpoints" / "6"
+    notes = newest / "notes" / "metadata"
+    sound = notes.read_bytes()
+    notes.write_bytes(sound.replace(b'"seal"', b'"sea1"'))  # one bit, and JSON as before
+    with pytest.raises(ValueError, match="belongs to another run"), opened(tmp_path):
+        pass
+    notes.write_bytes(sound)
     data = max((file for file in newest.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
     kept = data.read_bytes()
     data.write_bytes(kept[: len(kept) // 2])
@@ -366,14 +338,6 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
     with opened(tmp_path) as run:
         assert int(run.state.step) == 4
         assert float(FILTER.fraction(run.state.filter_state)) == pytest.approx(6 / 30.5)
-
-
-def test_a_checkpoint_whose_notes_lost_the_journals_seal_is_refused(tmp_path):
-    written(tmp_path)
-    notes = tmp_path / "checkpoints" / "6" / "notes" / "metadata"
-    notes.write_bytes(notes.read_bytes().replace(b'"seal"', b'"sea1"'))  # one bit, and JSON as before
-    with pytest.raises(ValueError, match="belongs to another run"), opened(tmp_path):
-        pass
 
 
 def test_what_does_not_belong_together_is_refused(tmp_path):

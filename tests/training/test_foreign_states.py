@@ -107,13 +107,6 @@ def test_an_epoch_that_another_filter_paid_for_is_not_gone_on_with_under_a_fresh
     for step in (1, 7, 8):
         changed = state._replace(filter_state=ledgers[1].init(), step=jnp.int32(step))
         assert refused(second, changed), step
-    # A run of its own, with new keys and an account that was taken over, pays anew.
-    pair = filters.gdp(1.2), filters.gdp(1.0)
-    account = pair[0].update(0.1, pair[0].init())[1]
-    lowered = start(pair[1])._replace(filter_state=filters.lower_budget(pair[0], account, pair[1]))
-    report = sampled(PoissonSampled(Gaussian(4.0), 1.0), pair[1])(lowered, DATA)[1]
-    assert report.admitted
-    assert float(report.spent) == pytest.approx(np.hypot(0.1, 0.25), rel=1e-6)
 
 
 def test_a_run_goes_on_under_a_lowered_budget_once_its_account_was_taken_over():

@@ -1,9 +1,5 @@
 """Where a row lies in its piece: a record more or less leaves all others where they are."""
 
-import os
-import pathlib
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import jax
@@ -14,9 +10,10 @@ import pytest
 from scipy.stats import chi2
 
 from jaxacct import training
-from jaxacct.training import clipped_gradient_sum, per_example_gradients, sample_pieces, shard_examples, take_piece
+from jaxacct.training import clipped_gradient_sum, per_example_gradients, sample_pieces, shard_examples
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N
+from tests.processes import printed
 
 
 def highway(x):
@@ -34,7 +31,6 @@ ACTIVATIONS = {
     "softmax": jax.nn.softmax, "tanh": jnp.tanh,
 }  # fmt: skip
 LOUD = 1e9
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOUR = """
 import jax
 from tests.training.test_places import replayed
@@ -136,39 +132,23 @@ def test_releases_of_an_array_with_a_record_less_differ_by_a_clip_norm():
     assert size * np.sqrt(apart) <= 1.001
 
 
-def lanes(mask, piece, key):
-    """The lane of every record, -1 for those that are not in the sample."""
-    sample = sample_pieces(mask, piece, key)
-    found = np.full(len(mask), -1)
-    for number in range(int(sample.pieces)):
-        indices, valid = map(np.asarray, take_piece(sample, number))
-        assert (found[indices[valid]] == -1).all()
-        found[indices[valid]] = np.flatnonzero(valid)
-    return found
-
-
 @pytest.mark.parametrize("piece", [1, 3, 8, 16, 100])
 @pytest.mark.parametrize("key", [None, 5])
 def test_a_lane_does_not_depend_on_who_else_is_sampled(piece, key):
     key = None if key is None else jax.random.key(key)
-    whole = lanes(np.ones(60, bool), piece, key)
+
+    def lanes(mask):
+        return np.asarray(lanes_of(sample_pieces(mask, piece, key), 60))
+
+    whole = lanes(np.ones(60, bool))
     assert sorted(set(whole)) == list(range(piece)) or piece > 8
     for seed in range(5):
         mask = np.random.default_rng(seed).random(60) < 0.5
-        np.testing.assert_array_equal(lanes(mask, piece, key), np.where(mask, whole, -1))
+        np.testing.assert_array_equal(lanes(mask), np.where(mask, whole, -1))
 
 
 def test_four_devices_leave_the_gradients_of_others_as_they_are():
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
-    environment = kept | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "PYTHONPATH": str(ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-    }
-    done = subprocess.run([sys.executable, "-c", FOUR], env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stderr[-2000:]
-    silent, every = map(float, done.stdout.split())
+    silent, every = map(float, printed(FOUR, devices=4).split())
     assert silent == 0.0
     assert every <= 1.0
 

@@ -1,18 +1,13 @@
 """Data-parallel steps: the answer of one device, to the bit."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxacct.training import clipped_gradient_sum, fresh_keys, replicate, shard_examples
+from tests.processes import printed
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EIGHT = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxacct import filters
@@ -62,15 +57,7 @@ print("same")
 
 @pytest.mark.slow
 def test_eight_devices_end_where_one_does_to_the_bit():
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
-    environment = kept | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "PYTHONPATH": str(ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-    }
-    done = subprocess.run([sys.executable, "-c", EIGHT], env=environment, capture_output=True, text=True, timeout=400)
-    assert done.stdout.strip() == "same", done.stderr[-2000:]
+    assert printed(EIGHT, devices=8).strip() == "same"
 
 
 def test_the_sum_over_a_mesh_is_the_sum_and_keeps_its_limbs_in_range():

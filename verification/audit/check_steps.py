@@ -20,8 +20,8 @@ import numpy as np
 
 import jaxacct
 from jaxacct import Gaussian, PoissonSampled, expost, testing, training
-from tests.testing import example_steps, library_steps
-from tests.testing.library_steps import DATA, OPTIMIZER, PARAMS, Case, N, loss
+from verification.audit import example_steps, library_steps
+from verification.audit.library_steps import DATA, OPTIMIZER, PARAMS, Case, N, loss
 
 ORDER, BUDGET = 8.0, 0.5
 NOISE = (ORDER / (2 * BUDGET)) ** 0.5  # of a Gaussian whose divergence at ORDER is BUDGET

@@ -103,7 +103,7 @@ def _atoms_of_user(query: UserLevel) -> Ratios:
     noise: Any = query.mechanism._gaussian_noise()
     sigma, rate = deflated(float(noise), _HAIR), min(inflated(float(query.rate), _HAIR), 1.0)  # pyright: ignore[reportArgumentType]
     _, *drawn = UserLevel(Gaussian(sigma), rate, query.records)._mixture(True)._parts()
-    numbers, weights = (np.array([float(x) for x in one]) for one in drawn)
+    numbers, weights = (np.asarray(one.values, np.float64) for one in drawn)
     rare = np.cumsum(weights[::-1])[::-1] < _RARE
     some = ~rare & (numbers > 0)
     moves, weights, infinite = numbers[some] / sigma, weights[some], float(weights[rare].sum())

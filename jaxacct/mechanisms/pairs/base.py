@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, Real, by_first, shared, xp
 from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rows import Row
 from jaxacct._types import Float64
 
 # Methods that engines call again and again: a program holds each once for every shape.
@@ -114,7 +115,8 @@ class Pair:
 
     def _zero(self) -> Array:
         """0 for every setting, NaN where a parameter is."""
-        return cast(Array, 0.0 * sum(jax.tree.leaves(self)))
+        leaves = jax.tree.leaves(self, is_leaf=lambda leaf: isinstance(leaf, Row))
+        return cast(Array, 0.0 * sum(leaf.values.sum(-1) if isinstance(leaf, Row) else leaf for leaf in leaves))
 
 
 Runs = list[tuple[Any, Real]]

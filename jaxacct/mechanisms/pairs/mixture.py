@@ -7,9 +7,10 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, shared, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_STEP, LOG_WEIGHT, REACH, Z, normal_tails
-from jaxacct.mechanisms.pairs.mixture_loss import components, flat, log_ratio, mixture_tails, outcome_of, survey_points
+from jaxacct.mechanisms.pairs.mixture_loss import flat, log_ratio, mixture_tails, outcome_of, survey_points
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
@@ -26,14 +27,14 @@ class MixturePair(Pair):
 
     Attributes:
         noise: s; float64.
-        sensitivities: tuple of k values s_i >= 0, not all 0.
-        weights: tuple of k values w_i >= 0 whose sum is 1.
+        sensitivities: k values s_i >= 0, not all 0.
+        weights: k values w_i >= 0 whose sum is 1.
         reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`; a leaf, see ``GaussianPair``.
     """
 
     noise: Array
-    sensitivities: tuple[Array, ...]
-    weights: tuple[Array, ...]
+    sensitivities: Row
+    weights: Row
     reverse: Array
 
     @shared
@@ -42,14 +43,14 @@ class MixturePair(Pair):
 
         Sums of k weights and their quotients: each is off by 2 k + 2 units.
         """
-        s, w = components(self.sensitivities, self.weights)
+        s, w = self.sensitivities.values, self.weights.values
         moving = xp.where(s > 0, w, 0.0)
         total, still = moving.sum(-1), xp.where(s > 0, 0.0, w).sum(-1)
         return s, moving / total[..., None], Rate(total / (total + still), still / (total + still))
 
     def _units(self) -> float:
         """By how many units the numbers of :meth:`_components` may be off, at least ``RATE_UNITS``."""
-        return max(2.0 * len(self.weights) + 2.0, RATE_UNITS)
+        return max(2.0 * self.weights.size + 2.0, RATE_UNITS)
 
     def _outcome(self, losses: Array, s: Array, v: Array, rate: Rate) -> Array:
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""

@@ -14,12 +14,6 @@ from jaxacct.mechanisms.pairs.gaussian import Z, normal_tails
 _ITERATIONS = 128
 
 
-def components(sensitivities: tuple[Array, ...], weights: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Both as one array of shape ``(..., k)``."""
-    s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (sensitivities, weights))
-    return s, w
-
-
 @shared
 def log_ratio(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) = log sum_i w_i exp((s_i x - s_i^2 / 2) / noise^2) and its slope at x ``(..., n)``, s and w ``(..., k)``."""

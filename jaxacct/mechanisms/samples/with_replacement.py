@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, xp
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
@@ -80,14 +80,12 @@ class SampledWithReplacement(Subsample):
         weights, tail = self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
         if relation == "replace":
-            shape = np.broadcast_shapes(*(np.shape(weight) for weight in weights))
-            row = xp.stack([xp.broadcast_to(weight, shape) for weight in weights], -1)
-            return [(WithReplacementPair(noise, Row(row), tail, doubt), 1.0)]
+            return [(WithReplacementPair(noise, Row.of(weights), tail, doubt), 1.0)]
         return self._mixture(noise, weights, tail, relation, doubt)
 
     def _mixture(self, noise: Array, weights: list[Array], tail: Array, relation: str, doubt: Array) -> Runs:
-        shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
-        mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
+        shifts = Row(np.arange(float(len(weights))))
+        mixture = MixturePair(noise, shifts, Row.of(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
     def _attained(self, direction: str, replaced: bool) -> Runs:

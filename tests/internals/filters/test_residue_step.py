@@ -1,4 +1,4 @@
-"""One step of the residue filter: what a query's atoms and a slack take, hand on and leave room for, in fractions."""
+"""One step of the residue filter, in fractions: what atoms, a slack and Gaussians take, hand on and leave room for."""
 
 from __future__ import annotations
 
@@ -110,3 +110,40 @@ def test_a_query_that_a_gaussian_dominates_costs_no_more_than_it_and_one_that_is
     assert np.isnan(np.asarray(wanted))[:6].tolist() == [True] * 5 + [False]
     assert np.asarray(after)[3:5].tolist() == [-1, -1]
     assert float(after[5]) == 1
+
+
+@jax.enable_x64(True)
+def test_after_an_atom_and_after_a_gaussian_less_is_left_than_there_was():
+    rng = np.random.default_rng(4)
+    delta, atom = 10.0 ** rng.uniform(-9, -0.1, 50), 10.0 ** rng.uniform(-12, -0.2, 50)
+    atom[:4], delta[4:6], atom[4:6] = 0.0, (0.3, 0.0), (0.3, 0.0)
+    atom_taken, gaussian_taken = jax.jit(module._after_atom), jax.jit(module._after_gaussian)
+    atom[6], delta[6] = 1.0, 0.5
+    left, payable = (np.asarray(x) for x in atom_taken(delta, atom))
+    for d, a, rest, can in zip(delta.tolist(), atom.tolist(), left.tolist(), payable.tolist(), strict=True):
+        if a == 1:
+            assert not can
+            continue
+        exact = (F(d) - F(a)) / (1 - F(a))
+        if a == 0:
+            assert (rest, can) == (d, True)
+            continue
+        near = F(d) / 2**49
+        assert 0 <= F(rest) <= max(exact, 0)
+        assert max(exact, 0) - F(rest) <= near + max(exact, 0) / 2**49
+        assert not can or exact >= 0
+        assert can or exact <= near
+    mu, cost = rng.uniform(0.1, 3.0, 50), rng.uniform(0.0, 9.0, 50)
+    cost[:3], cost[3] = 0.0, mu[3] ** 2
+    after = np.asarray(gaussian_taken(mu, cost))
+    for m, c, rest in zip(mu.tolist(), cost.tolist(), after.tolist(), strict=True):
+        exact = F(m) ** 2 - F(c)
+        if rest < 0:
+            assert rest == -1
+            assert exact < F(m) ** 2 / 2**50
+        else:
+            assert F(rest) ** 2 <= max(exact, 0) + F(m) ** 2 / 2**52
+            assert exact * (1 - F(1, 2**46)) - F(m) ** 2 / 2**50 <= F(rest) ** 2
+        assert c > 0 or rest == m
+    bad = np.resize([1.0, np.nan, 1.0, -0.1, 0.0, 0.0, -1.0, 0.5, np.nan, 0.0], (50, 2)).T
+    assert (np.asarray(gaussian_taken(*bad)) == -1).all()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws
-from jaxacct.losses.engines.laws.sums import _place_among, composed
+from jaxacct.losses.engines.laws.sums import composed
 from jaxacct.mechanisms.pairs.cells import with_edge
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -77,18 +77,6 @@ def test_the_laws_close_in_with_the_square_of_the_cells(name):
         return np.mean([_stick(upper, epsilon) - _stick(lower, epsilon) for epsilon in at])
 
     assert gap(96) < gap(24) / 8 + 1e-11
-
-
-@pytest.mark.parametrize("spread", [0.0, 3.0, 40.0])
-def test_cells_of_losses_are_those_of_a_search(spread):
-    random = np.random.default_rng(int(spread))
-    steps = random.exponential(size=300) * np.exp(spread * random.normal(size=300))
-    edges = np.cumsum(steps) - 0.3 * steps.sum()
-    between = random.uniform(1.2 * edges[0], 1.2 * edges[-1], 5000)
-    losses = np.concatenate(
-        [edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf), between, [-1e300, 1e300]]
-    )
-    assert np.array_equal(_place_among(edges)(losses), np.searchsorted(edges, losses))
 
 
 @pytest.mark.parametrize("size", [1, 40, 700])

@@ -1,4 +1,4 @@
-"""The curve of a Gaussian far into its tails, and that conversions of Rényi divergences stay above it."""
+"""The curve of a Gaussian far into its tails, and its Rényi divergence to the last units."""
 
 from __future__ import annotations
 
@@ -10,19 +10,9 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled
-from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi
+from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise
-
-
-def test_the_conversion_is_no_smaller_than_the_gaussians_own_curve():
-    for mu in (0.1, 1.0, 4.0):
-        for order in (1.5, 4.0, 20.0):
-            rho = order * mu**2 / 2
-            for delta in (1e-3, 1e-6, 1e-12):
-                assert float(epsilon_from_renyi(rho, order, delta)) >= float(gdp_epsilon(mu, delta)) * (1 - 1e-9)
-            for epsilon in (0.0, 0.5, 3.0):
-                assert float(delta_from_renyi(rho, order, epsilon)) >= float(gdp_delta(mu, epsilon)) * (1 - 1e-9)
 
 
 def test_a_gaussian_is_rounded_up_by_a_few_units_and_no_more():

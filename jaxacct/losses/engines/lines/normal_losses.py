@@ -52,9 +52,8 @@ class NormalLoss(NamedTuple):
             xp, mu = array_module(pair), 1.0 / pair.noise
             shifts, weights = (xp.stack(x, -1) for x in ((0.0 * mu, mu), (pair.rest, pair.rate)))
             return cls(shifts, weights, mu, pair.reverse, pair.max_loss(), (pair.rate, pair.rest))
-        xp = array_module(*pair.sensitivities, *pair.weights, pair.noise)
-        shifts, weights = (xp.stack(xp.broadcast_arrays(*x), -1) for x in (pair.sensitivities, pair.weights))
-        shifts, weights = shifts / pair.noise[..., None], weights / weights.sum(-1, keepdims=True)
+        shifts, weights = pair.sensitivities.values / pair.noise[..., None], pair.weights.values
+        weights = weights / weights.sum(-1, keepdims=True)
         return cls(shifts, weights, shifts.max(-1), pair.reverse, pair.max_loss(), None)
 
     @property

@@ -7,9 +7,10 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, column, logsumexp, xp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH
-from jaxacct.mechanisms.pairs.mixture_loss import components, flat, log_ratio, mixture_tails, outcome_of, survey_points
+from jaxacct.mechanisms.pairs.mixture_loss import flat, log_ratio, mixture_tails, outcome_of, survey_points
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 _ACCEPTED = 128.0  # roundoffs of the terms' size by which a solved loss may be off
@@ -24,17 +25,17 @@ class AntipodalMixturePair(Pair):
 
     Attributes:
         noise: s; float64.
-        sensitivities: tuple of k values s_i >= 0, not all 0.
-        weights: tuple of k values w_i >= 0 whose sum is 1.
+        sensitivities: k values s_i >= 0, not all 0.
+        weights: k values w_i >= 0 whose sum is 1.
     """
 
     noise: Array
-    sensitivities: tuple[Array, ...]
-    weights: tuple[Array, ...]
+    sensitivities: Row
+    weights: Row
 
     def _components(self) -> tuple[Array, Array]:
         """Sensitivities and weights, shape ``(..., k)``."""
-        s, w = components(self.sensitivities, self.weights)
+        s, w = self.sensitivities.values, self.weights.values
         return s, w / w.sum(-1, keepdims=True)
 
     def tails(self, losses: Edges) -> Tails:
@@ -65,7 +66,7 @@ class AntipodalMixturePair(Pair):
         largest = self._components()[0].max(-1)
         size = largest * (REACH * self.noise + 2.0 * largest) / self.noise**2
         # Weights, of both M(x) and M(-x), are off by the rate's units, and by 2 k + 4 of their sums.
-        weights = 2.0 * (RATE_UNITS + 2.0 * len(self.weights) + 4.0)
+        weights = 2.0 * (RATE_UNITS + 2.0 * self.weights.size + 4.0)
         return UNIT * (128.0 + weights + 3.0 * _ACCEPTED * (1.0 + size))
 
 

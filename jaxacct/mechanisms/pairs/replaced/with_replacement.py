@@ -110,6 +110,3 @@ class WithReplacementPair(Pair):
     def infinity(self) -> PerSetting:
         """More draws than there are components for; rounded down."""
         return deflated(self.tail, 1e-6) + 0.0 * self.noise
-
-    def _zero(self) -> Array:
-        return 0.0 * (self.noise + self.tail + self.weights.values.sum(-1))

@@ -17,7 +17,7 @@ import numpy as np
 from flax import nnx
 
 from jaxacct import Gaussian, PoissonSampled, RandomAllocation, SampledWithoutReplacement, training
-from tests.testing.library_steps import Case
+from verification.audit.library_steps import Case
 
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 COUNT, SIGMA, RATE = 12, 3.0, 0.5

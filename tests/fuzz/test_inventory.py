@@ -7,21 +7,9 @@ import inspect
 
 import pytest
 
-from tests.fuzz import (
-    test_fuzz_bridges,
-    test_fuzz_curves,
-    test_fuzz_filters,
-    test_fuzz_games,
-    test_fuzz_mechanisms,
-    test_fuzz_rooms,
-    test_fuzz_trees,
-)
+from tests.fuzz.test_fuzz import CASES
 
-TABLES = (
-    test_fuzz_mechanisms, test_fuzz_filters, test_fuzz_curves, test_fuzz_rooms, test_fuzz_games, test_fuzz_trees,
-    test_fuzz_bridges,
-)  # fmt: skip
-FUZZED = {name for table in TABLES for name in table.CASES}
+FUZZED = set(CASES)
 ROOMS = (
     "", "mechanisms", "filters", "adversary", "audit", "expost", "training", "testing", "ledger",
     "accounting.calibration", "accounting.noise_planning", "interop", "plotting", "release", "reports",
@@ -31,7 +19,7 @@ PROTOCOL = "a protocol"
 ERROR = "an exception"
 SAMPLERS = "tests/training/test_samplers.py asks it for what makes no sense"
 TABLE = "its table takes seconds; tests/filters/test_sampled_gaussian.py asks it for what makes no sense"
-FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
+FILE = "test_damaged_files.py and verification/fuzzing damage what it reads"
 VERIFIED = "reads files; tests/reports/test_verify.py damages what it reads"
 CERTIFIED = "needs python-flint; tests/certificates/test_certificates.py asks what it refuses and damages what it reads"
 EXCUSED = {

@@ -7,6 +7,7 @@ of a million."""
 import numpy as np
 import pytest
 
+from jaxacct import PLD, LossGrid
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi_from_epsilon
 from tests.allowances import Long, allowed, needs_long_double
 
@@ -58,3 +59,25 @@ def test_total_variation_below_delta_is_seen_to_the_last_units():
     zero = np.asarray(epsilon_from_renyi(rho, 1.0001, delta)) == 0  # the conversion itself gives more
     assert np.all(share[zero] >= 2)
     assert np.all(zero[share > 6])
+
+
+@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
+def test_hockey_sticks_of_laws_at_their_word(bound, sign):
+    """Of losses everywhere, and within two units of lattice points."""
+    rng, grid = np.random.default_rng(4), LossGrid(5.0, -20, 41)
+    n, masses = grid.size, 0.99 * rng.dirichlet(np.full(grid.size, 0.05))
+    points = rng.integers(-20, 21, 300) * grid.spacing * (1 + rng.integers(-2, 3, 300) * 2.0**-53)
+    at, near = np.concatenate([points, rng.uniform(-110.0, 110.0, 600)]), np.arange(900) < 300
+    found = PLD(masses, np.array(0.01), grid, bound).hockey_stick(at)
+    losses, x = (grid.lowest + np.arange(n)) * Long(grid.spacing), Long(at)
+    truth = (masses * -np.expm1(np.minimum(x[:, None] - losses, 0))).sum(-1) + Long(0.01)
+    above = (masses * (losses > x[:, None])).sum(-1)
+    floor = np.maximum(-np.expm1(x), 0)
+    assert np.all(sign * (found - np.clip(truth, floor, 1)) >= 0)
+    free = (found < 1) & (np.abs(found - floor) > 1e-14) & ~near
+    room = UNIT * (4 * n + 16) * truth + 2 * UNIT * np.abs(at) * (above + truth)
+    allowed((sign * (found - truth))[free], room[free], 0.9, 1.15)
+    # Next to a lattice point its atom may be on either side.
+    atom = (masses * (np.abs(losses - x[:, None]) < 1e-9)).sum(-1)
+    room += 2 * UNIT * np.abs(at) * atom + UNIT * np.abs(at)
+    assert np.all((sign * (found - np.clip(truth, floor, 1)) <= 1.15 * room)[near & (found < 1)])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-import pytest
 
 from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, filters, release, training
-from tests.fuzz.common import VALUES, Case, at_length, fuzz, some
+from tests.fuzz.common import case
 
 KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
@@ -18,12 +17,6 @@ PATH = {"key": KEY, "value": 1.0, "epsilons": EPSILONS, "sensitivity": 1.0}
 SOURCE = {"value": 1.0, "sensitivity": 1.0, "order": 8.0}
 PLAN = {"sigma": 1.0, "rate": 0.1, "steps": 10}
 TABLES = np.array([[0.5, 0.5], [0.6, 0.4]])
-
-
-def case(function, /, *spared, words=(), functions=(), **arguments):
-    return lambda: Case(function, arguments, None, spared, words, functions)
-
-
 EXPOST = {
     "AboveThreshold": case(expost.AboveThreshold, **CHECK),
     "ApproximateExPost": case(expost.ApproximateExPost, delta=1e-5),
@@ -139,13 +132,4 @@ CASES |= {f"release.{name}": make for name, make in RELEASE.items()}
 CASES |= {f"training.{name}": make for name, make in TRAINING.items()}
 DEAR = {"adversary.natural_residue"}
 
-
-@pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))
-def test_rooms_name_what_is_wrong(name):
-    fuzz(CASES[name](), VALUES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_rooms_name_what_is_wrong_at_length(name):
-    at_length(CASES[name](), some)
+QUICK = CASES.keys() - DEAR
