@@ -17,7 +17,7 @@ from jaxacct.cli import group
 
 # What takes minutes, needs an extra or a terminal, or is one of several steps, which tests run.
 LEFT_OUT = ("certify", "completion", "plot", "train", "verify")
-SLOW = ("--thorough", "--accountants", "runs/")
+SLOW = ("--thorough", "runs/")
 
 
 def commands() -> None:

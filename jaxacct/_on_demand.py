@@ -11,7 +11,7 @@ from typing import Any
 
 def on_demand(
     package: str, needs: Mapping[str, str] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of ``package``, whose own source says for type checkers what is where.
 
     Called at the end of the package's ``__init__``: ``__getattr__, __dir__ = on_demand(__name__)``.
@@ -27,7 +27,7 @@ def on_demand(
                 if isinstance(line, ast.ImportFrom) and line.module:
                     found |= {one.asname or one.name: (line.module, one.name) for one in line.names}
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name not in found:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, inner = found[name]

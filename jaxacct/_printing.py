@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     return f"{Context(prec=digits, rounding=rounding).create_decimal(value):.{digits}g}"
 
 
-def plainly(value: Any, names: Iterable[str]) -> str:
+def plainly(value: object, names: Iterable[str]) -> str:
     """``Gaussian(sigma=1.0)``: a value by its type and these attributes, numbers as numbers."""
     return f"{type(value).__name__}({', '.join(f'{name}={_plain(getattr(value, name))}' for name in names)})"
 

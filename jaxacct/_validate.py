@@ -242,7 +242,7 @@ def plain(**named: object) -> None:
                 )
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(array: np.ndarray | np.generic | jax.Array) -> bool:
     """Whether an array is NumPy's or JAX's own, of real numbers that JAX can hold."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
         return False

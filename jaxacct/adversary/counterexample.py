@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -27,6 +26,7 @@ from jaxacct.games.runs import Runs
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
 _MOST_PRODUCTS = 60  # pairs of products that are looked at: about 1,800
@@ -88,7 +88,7 @@ class Counterexample:
         ]
         return np.where(values[0] >= values[1], 0, 1)
 
-    def budget(self) -> Any:
+    def budget(self) -> TradeOff | PrivacyProfile:
         """The budget as a curve: a ``TradeOff`` if members are finite, else a ``PrivacyProfile`` from above."""
         compositions = self._compositions
         plans = [one_more(b, self.first) for b in self.branches]
@@ -116,17 +116,19 @@ class Counterexample:
         Raises:
             ValueError: members that are not finite.
         """
-        compositions = self._compositions
-        if compositions.experiments is None:
-            raise ValueError("family must be finite for the list of all transcripts")
-        query = compositions.experiments[self.side][self.first]
-        branches = [compositions.exact(b, self.side) for b in self.branches]
+        query = self._members()[self.first]
+        branches = [self._compositions.exact(b, self.side) for b in self.branches]
         # What is certain already needs no branch; the choice there does not matter.
         chosen = self.choice(np.where(np.isfinite(query.losses), query.losses, 0.0))
         parts = [(p * branches[c].p, q * branches[c].q) for p, q, c in zip(query.p, query.q, chosen, strict=True)]
         error = query.error + max(b.error for b in branches) + 2.0**-52
         p, q = (np.concatenate(x) for x in zip(*parts, strict=True))
         return experiment(p, q, error)
+
+    def _members(self) -> list[Experiment]:
+        if self._compositions.experiments is None:
+            raise ValueError("family must be finite for transcripts, and has members that are not")
+        return self._compositions.experiments[self.side]
 
     def _on_lattice(self) -> tuple[np.ndarray, np.ndarray]:
         compositions = self._compositions
@@ -150,43 +152,35 @@ class Counterexample:
     def simulate(self, samples: int, seed: int = 0) -> Simulation:
         """Plays the interaction ``samples`` times under P and under Q, query by query.
 
-        Members that are not finite are simulated by their dominated lattice laws.
-
         Args:
             samples: of each.
             seed: of NumPy's generator.
+
+        Raises:
+            ValueError: members that are not finite.
         """
         _validate.count(samples=samples)
-        generator = np.random.default_rng(seed)
+        members, generator = self._members(), np.random.default_rng(seed)
+
+        def draw(member: int, size: int, under_p: bool) -> np.ndarray:
+            masses = members[member].p if under_p else members[member].q
+            return np.asarray(members[member].losses)[generator.choice(masses.size, size, p=masses / masses.sum())]
+
         above = []
         for under_p in (True, False):
-            loss = self._draw(self.first, samples, under_p, generator)
+            loss = draw(self.first, samples, under_p)
             chosen = self.choice(np.where(np.isfinite(loss), loss, 0.0))
             for branch, counts in enumerate(self.branches):
                 here = np.nonzero(chosen == branch)[0]
                 for member, times in enumerate(counts):
                     for _ in range(times):
-                        loss[here] = loss[here] + self._draw(member, here.size, under_p, generator)
+                        loss[here] = loss[here] + draw(member, here.size, under_p)
             above.append(float(np.mean(loss > self.epsilon)))
         gamma = float(np.exp(self.epsilon))
         variance = [a * (1.0 - a) / samples for a in above]
         identity = max(1.0 - gamma, 0.0)
         estimate = max(above[0] - gamma * above[1], identity)
         return Simulation(estimate, (variance[0] + gamma**2 * variance[1]) ** 0.5)
-
-    def _draw(self, member: int, size: int, under_p: bool, generator: np.random.Generator) -> np.ndarray:
-        compositions = self._compositions
-        if compositions.experiments is not None:
-            one = compositions.experiments[self.side][member]
-            losses, masses = one.losses, one.p if under_p else one.q
-        else:
-            law = compositions.runs[self.side][1].laws[member]
-            finite = law.offsets * compositions.grid.spacing
-            losses = np.array([-np.inf, *finite, np.inf, 0.0])
-            p, q = law.masses, law.masses * np.exp(-finite)
-            lost = max(1.0 - p.sum() - law.infinite, 0.0)  # what rounding down has taken shows nothing
-            masses = np.array([0.0, *p, law.infinite, lost] if under_p else [max(1.0 - q.sum(), 0.0), *q, 0.0, 0.0])
-        return np.asarray(losses)[generator.choice(losses.size, size, p=masses / masses.sum())]
 
 
 def counterexample(

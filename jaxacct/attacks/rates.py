@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.accounting import Bounds, delta
-from jaxacct.mechanisms.base import Mechanism
-from jaxacct.summaries.curve import FARTHEST, curve_of, least, most
+from jaxacct.accounting import Bounds
+from jaxacct.summaries.curve import FARTHEST, curve_of, least, most, questions
 
 _POINTS = 400
 _LAST = (1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
@@ -52,7 +49,7 @@ def power(
 
 def advantage(mechanism: object, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
     """The most by which true- and false-positive rate differ: delta at epsilon 0, the total variation distance."""
-    return _delta(mechanism, np.zeros(()), steps, relation)
+    return Bounds(*questions(mechanism, relation, steps, joint=True).delta(np.zeros(()))[0])
 
 
 def reconstruction(
@@ -90,28 +87,13 @@ def predictive_value(
 def bayes_risk(mechanism: object, prior: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
     """The least probability of a wrong guess whether the record was there, where it is with probability ``prior``.
 
-    prior (1 - delta(log((1 - prior) / prior))), in the direction and with the role in which the attacker errs least.
+    p (1 - delta(log((1 - p) / p))), p that of the less likely of both, where the attacker errs least.
 
     Raises:
         ValueError: a prior that is not strictly between 0 and 1.
     """
     _validate.probability(prior=prior)
-    p = np.asarray(prior, np.float64)
-    risks = []
-    for chance in (p, 1.0 - p):
-        found = _delta(mechanism, np.log1p(-chance) - np.log(chance), steps, relation)
-        risks.append([chance * (1.0 - side) for side in found])
-    upper, lower = (np.minimum(*pair) for pair in zip(*risks, strict=True))
-    surely = np.minimum(p, 1.0 - p)  # by a guess without looking
-    return Bounds(np.maximum(lower * (1.0 - 1e-12) - 1e-15, 0.0), np.minimum(upper * (1.0 + 1e-12), surely))
-
-
-def _delta(mechanism: Any, epsilon: Any, steps: ArrayLike, relation: str) -> Bounds:
-    if isinstance(mechanism, Mechanism):
-        return delta(mechanism, epsilon, steps=steps, relation=relation)
-    if np.any(np.asarray(steps) != 1):
-        raise ValueError(f"steps must be 1 for the guarantee of a filter, which is for the whole run, got {steps}")
-    above = np.asarray(mechanism.delta(np.abs(epsilon)))
-    # Below 0 the other direction's: 1 - e^epsilon (1 - delta(-epsilon)).
-    upper = np.where(epsilon >= 0, above, -np.expm1(epsilon) + np.exp(np.minimum(epsilon, 0.0)) * above)
-    return Bounds(np.maximum(-np.expm1(epsilon), 0.0), upper)
+    p = np.minimum(prior, 1.0 - np.asarray(prior, np.float64))  # what is wrong of a guess without looking
+    asked = questions(mechanism, relation, steps, joint=True)
+    lower, upper = (p * (1.0 - side) for side in reversed(asked.delta(np.log1p(-p) - np.log(p))[0]))
+    return Bounds(np.maximum(lower * (1.0 - 1e-12) - 1e-15, 0.0), np.minimum(upper * (1.0 + 1e-12), p))

@@ -147,7 +147,7 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
 def _inverted(laws: list[Step], at: arb, reverse: bool, digits: float, other: bool) -> tuple[arb, arb, str]:
     """From the transform along a line."""
     if not any(_cut(law) for law, _ in laws) and (any(_smooth(law) for law, _ in laws) or _falls(laws)):
-        transforms = [(_transform(law, reverse, n), n) for law, n in laws]
+        transforms = [(_transform(law, reverse), n) for law, n in laws]
         sure = near_one(transforms, at, digits)
         if sure is not None:
             return (*_with_masses(transforms, at, sure, sure), _TAIL)
@@ -234,16 +234,16 @@ def _one_run(law: Law, epsilon: arb, reverse: bool) -> arb:
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
 
-def _transform(law: Law, reverse: bool, steps: int = 1) -> Transform:
+def _transform(law: Law, reverse: bool) -> Transform:
     if isinstance(law, Normal):
         return NormalTransform(law)
     if isinstance(law, Mixture):
-        return MixtureTransform(law, reverse, steps)
+        return MixtureTransform(law, reverse)
     if isinstance(law, LaplaceNoise):
         return LaplaceTransform(law, reverse)
     if isinstance(law, Rescaled):
-        return RescaledTransform(_transform(law.law, reverse, steps), ball(law.gain), reverse)
+        return RescaledTransform(_transform(law.law, reverse), ball(law.gain), reverse)
     if isinstance(law, Revealed):
-        return RevealedTransform([(ball(share), _transform(part, reverse, steps)) for share, part in law.parts])
+        return RevealedTransform([(ball(share), _transform(part, reverse)) for share, part in law.parts])
     assert isinstance(law, Atoms)
     return AtomTransform(masses_of(law, reverse))

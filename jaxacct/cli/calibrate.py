@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -89,9 +89,8 @@ def calibrate(
     if target_mu is None:
         if epsilon is None or delta is None:
             raise click.UsageError("give --epsilon and --delta, or --gdp")
-        options = {} if between is None else {"bracket": between}
         try:
-            found = asked.calibration(epsilon, delta, **options)
+            found = asked.calibration(epsilon, delta, between)
         except ValueError as problem:
             raise ValueError(_advised(str(problem), seek, between)) from None
         value, refuted = found.parameter.item(), found.refuted.item()
@@ -176,20 +175,29 @@ class Search:
         mechanism, self.why = attained_group(mechanism, users, steps)
         return mechanism, 1
 
-    def calibration(self, epsilon: Number, delta: Number, **options: Any) -> Calibration:
+    def calibration(
+        self, epsilon: Number, delta: Number, between: tuple[float, float] | None = None, unreachable: str = "raise"
+    ) -> Calibration:
         """The `Calibration` for targets, numbers or arrays."""
         from jaxacct.accounting.calibration import calibrate as calibrated
 
         bracket, whole = FAMILIES[self.run.family].bracket, self.seek in ("steps", _USERS)
         if self.seek != "noise":
             bracket = {"rate": (1e-9, 1.0), _USERS: (1.0, 100_000.0)}.get(self.seek)
-        largest = "smallest" if self.seek == "noise" and bracket is None else "largest"
-        options = {"bracket": bracket, "seek": largest, "whole": whole, "relation": self.relation} | options
+        seek = "smallest" if self.seek == "noise" and bracket is None else "largest"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the answer says how far off it may be
             steps = lambda value: self.made(value)[1]  # noqa: E731
             return calibrated(
-                lambda value: self.made(value)[0], epsilon, delta, steps=steps, progress=report_of_work(), **options
+                lambda value: self.made(value)[0],
+                *(epsilon, delta),
+                steps=steps,
+                relation=self.relation,
+                seek=seek,
+                whole=whole,
+                bracket=between or bracket,
+                unreachable=unreachable,
+                progress=report_of_work(),
             )
 
     def to_mu(self, mu: float, least: float, most: float) -> tuple[float, float, float]:

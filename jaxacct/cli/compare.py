@@ -27,14 +27,13 @@ _ATTAINED = "the curve of records that all pull the same way, which is attained"
 
 @question(
     "compare --sigma 1.4:2.5:8 --rate 0.01 --steps 3650 --delta 1e-5",
-    "compare --sigma 2 --rate 0.01 --steps 2000 --delta 1e-5 --epsilon 1 --thorough --accountants",
+    "compare --sigma 2 --rate 0.01 --steps 2000 --delta 1e-5 --epsilon 1 --thorough",
     "compare --sampling --sigma 1 --batch 600 --records 60000 --epochs 10 --delta 1e-6",
     "compare --run laplace:scale=10,steps=20 --run gaussian:sigma=8,steps=50 --delta 1e-6 --json",
 )
 @_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
 @_question("--thorough", is_flag=True, help="Also filters with a table, and what approximate_gdp truly costs: minutes.")
-@_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
 @_question(
     "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."
 )
@@ -45,7 +44,6 @@ def compare(
     delta: float,
     epsilon: float | None,
     thorough: bool,
-    accountants: bool,
     sampling: bool,
     records_per_user: int | None,
     **arguments: object,
@@ -63,7 +61,7 @@ def compare(
             raise click.UsageError("--sampling compares what single records pay: leave --records-per-user out")
         return _of_samplers(given, delta)
     runs = [level for run in given for level in _levels(run)]
-    answers, left_out = _answers(runs, delta, epsilon, thorough, accountants, records_per_user)
+    answers, left_out = _answers(runs, delta, epsilon, thorough, records_per_user)
     said = [*_too_small(answers), *said_of(runs, delta), *said_of_users(records_per_user, _ATTAINED)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
     rows = [(name, *answer)[: len(columns)] for name, answer in answers.items()]
@@ -140,10 +138,10 @@ def _levels(run: Run) -> list[Run]:
 
 
 def _answers(
-    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, users: int | None
+    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, users: int | None
 ) -> tuple[dict[str, Claim], dict[str, str]]:
     from jaxacct import _validate
-    from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule
+    from jaxacct.cli.contestants import FILTERS, THOROUGH, Schedule
 
     cache_compilations()
     _validate.probability(delta=delta)
@@ -155,7 +153,7 @@ def _answers(
         parts = [(attained_group(part, users)[0], steps) for part, steps in parts]
     schedule = Schedule(parts, delta)
     FILTERS["fixed in advance"](schedule, None)  # what is wrong with the schedule itself is an error
-    asked = FILTERS | (THOROUGH if thorough else {}) | (ACCOUNTANTS if accountants else {})
+    asked = FILTERS | (THOROUGH if thorough else {})
     answers, left_out = {}, {}
     if not thorough:
         left_out = dict.fromkeys(THOROUGH, "its table takes seconds to minutes: add --thorough")

@@ -27,7 +27,6 @@ from jaxacct.mechanisms.base import Mechanism
 
 _UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
-_RATIO = 1.002  # from each of the residue filter's budgets that are tried to the next
 _ABOVE = (1.01, 1.04, 1.16, 1.64)  # times the schedule's own epsilon, the targets that are tried
 _MOST = 20_000  # steps that the residue filter goes through one by one
 
@@ -65,9 +64,9 @@ class Claim(NamedTuple):
     """What somebody says of a schedule.
 
     Attributes:
-        epsilon: at the schedule's delta; NaN where only ``steps`` was asked for.
+        epsilon: at the schedule's delta.
         lower: the truth is above it, where that is known; else NaN.
-        kind: "proven", "asymptotic" (no bound), or "as claimed" by another library.
+        kind: "proven" or "asymptotic" (no bound).
         steps: how many of the schedule's steps are admitted within the target, or None.
     """
 
@@ -126,7 +125,7 @@ def _true_cost(schedule: Schedule, epsilon: float | None) -> Claim:
 
 
 def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Claim:
-    """The least budget on a ladder under which the filter admits every step; or the steps within ``epsilon``."""
+    """The filter for one target, asked step by step."""
     if schedule.whole()._gaussian_noise() is not None:
         raise ValueError("for Gaussians without sampling it is the gdp filter")
     if schedule.steps > _MOST:
@@ -146,42 +145,21 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Claim:
 
         return jax.lax.scan(step, budget.init(), which)[1].sum()
 
-    def certified(mu: float) -> float:
-        return float(filters.gdp_residue(mu, slack).guarantee.epsilon(schedule.delta))
+    def admits(target: float) -> int:
+        return int(count(filters.for_target("gdp_residue", target, schedule.delta, slack=slack).mu))
 
-    def largest(target: float) -> float:
-        return float(filters.for_target("gdp_residue", target, schedule.delta, slack=slack).mu)
-
-    steps = None if epsilon is None else int(count(largest(epsilon)))
-    # No filter admits a composition whose own epsilon is beyond the guarantee.
-    floor = largest(max(float(accounting.epsilon(schedule.whole(), schedule.delta).lower), 1e-9))
-    high = math.ceil(math.log(8.0) / math.log(_RATIO))
-    if int(count(floor * _RATIO**high)) < schedule.steps:
-        return Claim(math.inf, steps=steps)
-    low = last(lambda n: int(count(floor * _RATIO**n)) < schedule.steps, 0, high)
-    return Claim(certified(floor * _RATIO ** (low + 1)), steps=steps)
+    return _least(schedule, epsilon, admits, _in_advance(schedule).epsilon)
 
 
-def _admits(budget: Filter, schedule: Schedule) -> int:
-    """How many of the schedule's first steps ``budget`` admits."""
-    fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
-    return last(fits, 0, schedule.steps + 1)
-
-
-def _of_target(make: Callable[[Schedule, float], Filter]) -> Ask:
-    """The steps that a filter for one target admits."""
-
-    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
-        if epsilon is None:
-            raise ValueError("it is made for one target: give --epsilon")
-        return Claim(math.nan, steps=_admits(make(schedule, epsilon), schedule))
-
-    return ask
+def _least(schedule: Schedule, epsilon: float | None, admits: Callable[[float], int], own: float) -> Claim:
+    """The least target tried, a little above the schedule's ``own`` epsilon, at which every step is admitted."""
+    target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
+    return Claim(target, steps=None if epsilon is None else admits(epsilon))
 
 
 def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Claim:
-    """The least target tried, a little above the schedule's own epsilon, whose filter admits every step."""
-    asked = schedule
+    """The filter that ``make`` makes for the schedule's range and one target."""
+    own = _in_advance(schedule).epsilon
     users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
     if users:
         if len(users) < len(schedule.parts) or make is not filters.sampled_gaussian:
@@ -196,29 +174,13 @@ def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: floa
     noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
 
     ends = {"sigma": (min(noises), max(noises)), "rate": (min(rates), max(rates))}
-    admits = lambda target: _admits(make(**ends, epsilon=target, delta=schedule.delta), schedule)  # noqa: E731
-    own = _in_advance(asked).epsilon
-    target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
-    return Claim(target, steps=None if epsilon is None else admits(epsilon))
 
+    def admits(target: float) -> int:
+        budget = make(**ends, epsilon=target, delta=schedule.delta)
+        fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
+        return last(fits, 0, schedule.steps + 1)
 
-def _dp_accounting(kind: str) -> Ask:
-    def ask(schedule: Schedule, epsilon: float | None) -> Claim:
-        del epsilon
-        try:
-            import dp_accounting
-        except ImportError:
-            raise ValueError("not installed: pip install 'jaxacct[interop]'") from None
-        from jaxacct.interop import to_dp_event
-
-        made = dp_accounting.pld.PLDAccountant() if kind == "pld" else dp_accounting.rdp.RdpAccountant()
-        try:
-            made.compose(to_dp_event(schedule.whole()))
-        except dp_accounting.UnsupportedEventError as problem:
-            raise ValueError(str(problem)) from None
-        return Claim(float(made.get_epsilon(schedule.delta)), kind="as claimed")
-
-    return ask
+    return _least(schedule, epsilon, admits, own)
 
 
 def _with_steps(ask: Callable[[Schedule], Claim]) -> Ask:
@@ -245,10 +207,4 @@ THOROUGH: dict[str, Ask] = {
     "closed_form": partial(_least_target, filters.closed_form),
     "approximate_gdp, true cost": _true_cost,
     "gdp_residue": _gdp_residue,
-    "menu": _of_target(
-        lambda one, epsilon: filters.menu([part for part, _ in one.parts], epsilon=epsilon, delta=one.delta)
-    ),
-    "renyi_any": _of_target(lambda one, epsilon: filters.for_target("renyi_any", epsilon, one.delta)),
-    "approximate_dp": _of_target(lambda one, epsilon: filters.for_target("approximate_dp", epsilon, one.delta)),
 }
-ACCOUNTANTS: dict[str, Ask] = {"dp_accounting, PLD": _dp_accounting("pld"), "dp_accounting, RDP": _dp_accounting("rdp")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import Answer, csv_text, json_text
 from jaxacct.cli.start import rare_collection
+from jaxacct.cli.values import WHOLE_VALUES
 
 Command = Callable[..., object]
 FIRST, MECHANISM = "DP-SGD", "Mechanism"
@@ -23,8 +24,8 @@ DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / reco
 class Option(click.Option):
     """An option that stands under a heading of the help page."""
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: object):
-        super().__init__(*args, **kwargs)
+    def __init__(self, param_decls: Sequence[str], heading: str = "Options", **kwargs: Any):
+        super().__init__(param_decls, **kwargs)
         self.heading = heading
 
 
@@ -76,13 +77,10 @@ class _Whole(click.ParamType):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, at most 2**53."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a whole number.", param, ctx)
-        if not abs(number) <= 2.0**53 or number != int(number):
-            self.fail(f"{value!r} is not a whole number of at most 2**53.", param, ctx)
-        return int(number)
+        found = WHOLE_VALUES.convert(value, param, ctx)
+        if found.size != 1:
+            self.fail(f"{value!r} is not one number.", param, ctx)
+        return int(found[0])
 
 
 WHOLE = _Whole()
@@ -91,7 +89,7 @@ WHOLE = _Whole()
 class AnySpelling(click.Choice):
     """Names of filters or schedules, with hyphens or underscores."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as the library spells it, with underscores."""
         from jaxacct.filters.names import canonical
 

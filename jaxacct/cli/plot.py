@@ -89,7 +89,7 @@ def heat_map(output: Path, **arguments: object) -> Answer:
 
     def draw() -> Axes:
         found = swept(arguments)
-        axes = {name: np.unique(axis) for name, axis in found.axes.items() if len(axis) > 1}
+        axes = {name: np.sort(axis) for name, axis in found.axes.items() if len(axis) > 1}
         if len(axes) != 2:
             raise click.UsageError(f"exactly two parameters must be lists or ranges, got {', '.join(axes) or 'none'}")
         from jaxacct import plotting
@@ -118,17 +118,12 @@ def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Bounds | np.ndarray:
     """The answers with shape (y, x); bounds where there are two."""
     from jaxacct.accounting import Bounds
 
-    (x, along), (y, up) = axes.items()
-    across, above = (np.searchsorted(axis, found.columns[name]) for name, axis in ((x, along), (y, up)))
-
-    def laid(column: np.ndarray) -> np.ndarray:
-        values = np.full((len(up), len(along)), np.nan)
-        values[above, across] = column
-        return values
-
+    order = np.ix_(*(np.argsort(found.axes[name]) for name in axes))
+    sizes = [len(axis) for axis in found.axes.values() if len(axis) > 1]
+    laid = lambda name: found.columns[name].reshape(sizes)[order].T  # noqa: E731
     if found.wanted in found.columns:
-        return laid(found.columns[found.wanted])
-    return Bounds(*(laid(found.columns[f"{found.wanted}_{side}"]) for side in ("lower", "upper")))
+        return laid(found.wanted)
+    return Bounds(laid(f"{found.wanted}_lower"), laid(f"{found.wanted}_upper"))
 
 
 def _of_runs(name: str, arguments: Fields, **options: object) -> Answer:

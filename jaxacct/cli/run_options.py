@@ -87,8 +87,8 @@ def mechanism_options(
             "runs",
             multiple=True,
             metavar="FAMILY:NAME=VALUE,...",
-            help="A further run, composed with the rest, such as laplace:scale=2,rate=0.1,steps=50. The names are "
-            "those of the options above, without 'each-'. May be given several times.",
+            help="A further run, composed with the rest, such as laplace:scale=2,rate=0.1,steps=50. The words are "
+            "the options above. May be given several times.",
         ),
     )
 
@@ -110,7 +110,7 @@ def runs_of(arguments: Fields, without: str | None = None) -> list[Run]:
     others = [_parsed(text) for text in arguments.pop("runs")]
     if others and not (family or given or around) and without is None:
         return others
-    return [_run(family or "gaussian", given, around, option_of, without), *others]
+    return [_run(family or "gaussian", given, around, without), *others]
 
 
 def take_multiplier(arguments: dict[str, object]) -> None:
@@ -127,36 +127,36 @@ def option_of(name: str) -> str:
     return "--" + OPTIONS.get(name, name).replace("_", "-")
 
 
-def _run(family: str, given: Fields, around: Fields, shown: Callable[[str], str], without: str | None = None) -> Run:
+def _run(family: str, given: Fields, around: Fields, without: str | None) -> Run:
     known = FAMILIES[family]
     left_out = known.seeks if without == "noise" else without
     for name in given:
         if name not in (*known.needs, *known.may):
             takers = [other for other, one in FAMILIES.items() if name in (*one.needs, *one.may)]
-            raise click.UsageError(f"{shown(name)} does not belong to {family}, but to {', '.join(takers)}")
+            raise click.UsageError(f"{option_of(name)} does not belong to {family}, but to {', '.join(takers)}")
     for name in known.needs:
         if name not in given and name != left_out:
-            raise click.UsageError(f"{family} needs {shown(name)}")
+            raise click.UsageError(f"{family} needs {option_of(name)}")
     if left_out is not None and (left_out in given or left_out in around):
         others = [seek for seek in ("noise", "steps", "rate") if seek != without]
         instead = " or ".join(f"--seek {seek}" for seek in others if seek not in around)
-        raise click.UsageError(f"{shown(left_out)} is what this command computes: leave it out, or add {instead}")
+        raise click.UsageError(f"{option_of(left_out)} is what this command computes: leave it out, or add {instead}")
     for name, other in _GOES_WITH.items():
         if name in around and other not in around:
-            raise click.UsageError(f"{shown(name)} goes with {shown(other)}")
+            raise click.UsageError(f"{option_of(name)} goes with {option_of(other)}")
     sought = {"rate": ("rate", "steps"), "steps": ("steps",)}.get(without or "", ())
     for ways in _INSTEAD:
         if len(both := [name for name in ways if name in around or name in sought]) > 1:
-            words = " and ".join(map(shown, both))
+            words = " and ".join(map(option_of, both))
             raise click.UsageError(f"{words} do not go together, given or computed: leave one of them out")
-    return Run(family, given, *_of_training(around, shown))
+    return Run(family, given, *_of_training(around))
 
 
-def _of_training(around: Fields, shown: Callable[[str], str]) -> tuple[Fields, Number]:
+def _of_training(around: Fields) -> tuple[Fields, Number]:
     """How batches are drawn, and the steps, from batch, records and epochs where these are given."""
     for name in ("batch", "records", "epochs"):
         if not np.all((np.asarray(around.get(name, 1)) > 0) & np.isfinite(around.get(name, 1))):
-            raise click.UsageError(f"{shown(name)} must be above 0, got {np.min(around[name]):g}")
+            raise click.UsageError(f"{option_of(name)} must be above 0, got {np.min(around[name]):g}")
     sampling = {"rate": 1.0} | {name: around[name] for name in _SAMPLING if name in around}
     if "records" in sampling:
         sampling["records"] = int(np.max(sampling["records"]))
@@ -164,7 +164,7 @@ def _of_training(around: Fields, shown: Callable[[str], str]) -> tuple[Fields, N
         sampling.setdefault("participations", 1)
     if "batch" in around:
         if np.any(np.asarray(around["batch"]) > np.asarray(around["records"])):
-            raise click.UsageError(f"{shown('batch')} must be at most {shown('records')}")
+            raise click.UsageError(f"{option_of('batch')} must be at most {option_of('records')}")
         sampling["rate"] = _divided_up(around["batch"], around["records"])
     if "epochs" not in around:
         return sampling, around.get("steps", 1)
@@ -172,9 +172,9 @@ def _of_training(around: Fields, shown: Callable[[str], str]) -> tuple[Fields, N
     if "sample_size" in sampling:
         share = np.asarray(sampling["sample_size"], np.float64) / sampling["dataset_size"]
     if share.size > 1:
-        raise click.UsageError(f"{shown('epochs')} needs a single rate: give {shown('steps')} for each")
+        raise click.UsageError(f"{option_of('epochs')} needs a single rate: give {option_of('steps')} for each")
     if not np.all(share > 0):
-        raise click.UsageError(f"rate must be above 0 for {shown('epochs')}, got {np.min(share):g}")
+        raise click.UsageError(f"rate must be above 0 for {option_of('epochs')}, got {np.min(share):g}")
     # What is a whole number but for rounding is not rounded up to the next.
     steps = np.maximum(np.ceil(np.asarray(around["epochs"], np.float64) / share * (1 - 2.0**-45)), 1.0)
     return sampling, int(steps) if steps.ndim == 0 else steps
@@ -192,20 +192,20 @@ def _divided_up(batch: Number, records: Number) -> Number:
     return float(rates) if rates.ndim == 0 else rates
 
 
+@click.command(add_help_option=False)
+@mechanism_options(short=True)
+def _further(**_: object) -> None:
+    """The options of a run as words of ``--run``."""
+
+
 def _parsed(text: str) -> Run:
     family, _, rest = text.partition(":")
-    if family not in FAMILIES:
-        raise click.UsageError(f"--run must begin with one of {', '.join(FAMILIES)}, got {text!r}")
-    given: Fields = {}
-    for item in rest.split(",") if rest else []:
-        name, equals, value = item.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
-            raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        kind: ParamType = click.FLOAT if name in (*_PARAMETERS, "rate", "epochs") else WHOLE
-        try:
-            given[name] = kind(value.strip())
-        except click.BadParameter as problem:
-            raise click.UsageError(f"--run: {name}: {problem.message}") from None
-    around = {name: given.pop(name) for name in _AROUND if name in given}
-    return _run(family, given, around, lambda name: f"{name!r} in --run {text}")
+    words = [f"--{item.strip().replace('_', '-')}" for item in rest.split(",")] if rest else []
+    try:
+        names = ["--mechanism", *(word.partition("=")[0] for word in words)]
+        if len(set(names)) < len(names) or "--run" in names:
+            raise click.UsageError("each name once, and no run within it")
+        context = _further.make_context("--run", ["--mechanism", family, *words])
+        return runs_of(context.params)[0]
+    except click.UsageError as problem:
+        raise click.UsageError(f"--run {text}: {problem.format_message()}") from None

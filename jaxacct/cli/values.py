@@ -34,7 +34,7 @@ class _Values(click.ParamType):
         if self.whole:
             found = np.rint(found) if ":" in str(value) else found
             if not np.all((found == np.floor(found)) & (np.abs(found) <= 2.0**53)):
-                self.fail(f"{value!r} must hold whole numbers.", param, ctx)
+                self.fail(f"{value!r} is not a whole number of at most 2**53, or several.", param, ctx)
         return found
 
 

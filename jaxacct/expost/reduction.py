@@ -25,10 +25,10 @@ from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.least import first_greatest
 from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
+from jaxacct.expost.parameters import UP, check_budgets, check_order, check_row, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["brownian_path", "brownian_step", "gumbel_path", "laplace_path", "precision_weighted_path"]
+__all__ = ["brownian_path", "brownian_step", "fresh_path", "gumbel_path", "laplace_path", "precision_weighted_path"]
 
 
 def brownian_path(
@@ -72,6 +72,14 @@ def precision_weighted_path(
     Arguments, result and errors are those of `brownian_path`.
     """
     return _released(_precision_weighted, key, value, epsilons, order, sensitivity)
+
+
+def fresh_path(key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> PyTree:
+    """Independent Gaussian releases, without noise reduction: release i is (order, epsilons_i)-Rényi on its own.
+
+    Budgets may rise and fall; otherwise arguments, result and errors are those of `brownian_path`.
+    """
+    return _released(_fresh, key, value, epsilons, order, sensitivity)
 
 
 def brownian_step(
@@ -207,7 +215,7 @@ def _released(
     order: ArrayLike,
     sensitivity: ArrayLike,
 ) -> object:
-    check_budgets(epsilons)
+    (check_row if noise is _fresh else check_budgets)(epsilons)
     check_order(order)
     check_sizes(sensitivity=sensitivity)
     for name, scalar in (("order", order), ("sensitivity", sensitivity)):
@@ -222,8 +230,8 @@ def _released(
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
 def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *parameters: ArrayLike) -> object:
     epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
-    rising = jnp.all(epsilons[1:] >= epsilons[:-1])
-    sane = rising & usable_order(order) & usable(epsilons[0], epsilons[-1], sensitivity)
+    rising = jnp.all(epsilons[1:] >= epsilons[:-1]) | (noise is _fresh)
+    sane = rising & usable_order(order) & usable(epsilons.min(), epsilons.max(), sensitivity)
     epsilons = jnp.where(sane, epsilons, 1.0)
     order, sensitivity = jnp.where(sane, order, jnp.nan), jnp.where(sane, sensitivity, jnp.nan)
 
@@ -243,6 +251,10 @@ def _brownian(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array,
     increments = jnp.concatenate([jnp.maximum(times[:-1] - times[1:], 0.0), times[-1:]])
     steps = _noise.normal(key, shape) * (sensitivity * jnp.sqrt(increments) * UP)
     return jnp.cumsum(steps[::-1], axis=0)[::-1]
+
+
+def _fresh(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    return _noise.normal(key, shape) * (sensitivity * jnp.sqrt(0.5 * order / epsilons) * UP)
 
 
 def _precision_weighted(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:

@@ -8,34 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float32 import above, below
-from jaxacct._numerics.float64 import in_float64, settled
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct._types import PyTree
-from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import Definition, OfGaussians, PureExPost
-from jaxacct.expost.parameters import (
-    UP,
-    at_an_order,
-    check_budgets,
-    check_order,
-    check_row,
-    check_sizes,
-    usable,
-    usable_order,
-)
-from jaxacct.expost.reduction import brownian_path, gumbel_path, laplace_path, precision_weighted_path
-from jaxacct.filters.amounts import caller_dtype
+from jaxacct.expost.parameters import at_an_order, check_budgets, check_order, check_row, check_sizes
+from jaxacct.expost.reduction import brownian_path, fresh_path, gumbel_path, laplace_path, precision_weighted_path
 
 
 class Source(Protocol):
@@ -85,8 +72,8 @@ class _Gaussian(OfGaussians):
             _validate.scalar(check_order, order=self.order)
         check_sizes(sensitivity=self.sensitivity)
 
-    def _path(self, draw: Callable[..., Any], key: Array, epsilons: ArrayLike) -> PyTree:
-        check_budgets(epsilons)
+    def _path(self, draw: Callable[..., PyTree], key: Array, epsilons: ArrayLike) -> PyTree:
+        (check_row if draw is fresh_path else check_budgets)(epsilons)
         epsilons, order = at_an_order(epsilons, self.order)
         return draw(key, self.value, epsilons, order=order, sensitivity=self.sensitivity)
 
@@ -173,20 +160,7 @@ class Doubling(_Gaussian):
 
     def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
         """All releases, independent of one another given the value."""
-        check_row(epsilons)
-        epsilons, order = at_an_order(epsilons, self.order)
-        (value, row, scale), dtype = settled(self.value, epsilons, self.sensitivity), caller_dtype()
-        row, scale = below(row), above(scale)
-        with jax.enable_x64(True):
-            row, scale = jnp.asarray(row, jnp.float64), jnp.asarray(scale, jnp.float64)
-            sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
-            sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
-
-            def draw(leaf_key: Array, leaf: Array) -> Array:
-                noise = _noise.normal(leaf_key, (row.size, *leaf.shape))
-                return leaf + noise * sigmas.reshape(-1, *([1] * leaf.ndim))
-
-            return _noise.released(key, draw, dtype, value)
+        return self._path(fresh_path, key, epsilons)
 
     @in_float64
     def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:

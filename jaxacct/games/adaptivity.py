@@ -11,13 +11,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.games.blocks import block_lattice, block_laws
 from jaxacct.games.rules import one_more, sequence
 from jaxacct.games.runs import Runs, both_sides
+from jaxacct.games.worst_case import lower_at
 from jaxacct.games.worst_case_tables import Round, earlier
+from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
@@ -70,23 +73,15 @@ class CostOfAdaptivity:
         return Bounds(np.asarray(lower), np.asarray(upper))
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
-        """Bounds of the worst analyst's delta(epsilon), epsilon >= 0, from the lattice points around it."""
+        """Bounds of the worst analyst's delta(epsilon), epsilon >= 0."""
         _validate.nonnegative(epsilon=epsilon)
-        before, after = _around(np.asarray(epsilon, np.float64), self.grid)
-        inside = after < self.grid.size
-        lower = np.where(inside, self.lower[np.where(inside, after, 0)], 0.0)
-        slack = _slack(np.minimum(epsilon, self.grid.losses[-1]))
-        return Bounds(np.maximum(lower - slack, 0.0)[()], np.minimum(self.upper[before] + slack, 1.0)[()])
+        upper = unchecked(PrivacyProfile, excess=self.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
+        lower = lower_at(self.lower, self.upper, self.grid, np.asarray(epsilon, np.float64))
+        return Bounds(np.minimum(lower, upper)[()], np.asarray(upper)[()])
 
 
 def cost_of_adaptivity(
-    queries: Sequence[Mechanism],
-    epsilon: float,
-    delta: float,
-    *,
-    blocks: int = 24,
-    relation: str = "add_or_remove",
-    progress: Callable[[int, int], object] | None = None,
+    queries: Sequence[Mechanism], epsilon: float, delta: float, *, blocks: int = 24, relation: str = "add_or_remove"
 ) -> CostOfAdaptivity:
     """What it costs to let an analyst choose, as it goes, among all schedules that cost at most ``epsilon`` alone.
 
@@ -103,7 +98,6 @@ def cost_of_adaptivity(
         blocks: into how many blocks a query's runs are divided, if it alone spends ``epsilon``. States are about
             blocks ** k / k! for k queries.
         relation: see :func:`jaxacct.delta`.
-        progress: called as ``progress(states done, states)``.
 
     Raises:
         ValueError: a bad value (named), a query that exceeds the target at once, too many states.
@@ -114,8 +108,6 @@ def cost_of_adaptivity(
     _validate.scalar(_validate.count, blocks=blocks)
     _validate.at_most(1024, blocks=blocks)
     _validate.one_of(RELATIONS, relation=relation)
-    if progress is not None:
-        _validate.function(progress=progress)
     moves = sequence(queries=queries)
     if len(moves) < 2 or not all(isinstance(query, Mechanism) for query in moves):
         raise ValueError(f"queries must be two or more mechanisms, got {queries!r:.200}")
@@ -134,11 +126,8 @@ def cost_of_adaptivity(
     (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
     inner = _levels(upper, most, lambda curves: curves[:, before] <= delta - slack)
     outer = _begun(_levels(lower, most, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
-    total, states = sum(map(len, inner + outer)), sum(map(len, inner))
-    told = progress or (lambda done, total: None)
-    below = _worst(lower, inner, lambda done: told(done, total))
-    above = _worst(upper, outer, lambda done: told(states + done, total))
-    return CostOfAdaptivity(epsilon, delta, block, states, grid, below, above)
+    below, above = _worst(lower, inner), _worst(upper, outer)
+    return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, below, above)
 
 
 def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> tuple[int, int]:
@@ -216,15 +205,12 @@ def _begun(levels: Levels, block: Counts) -> Levels:
     return [sorted(found[total]) for total in sorted(found)]
 
 
-def _worst(sides: Sequence[Runs], levels: Levels, told: Callable[[int], object]) -> np.ndarray:
+def _worst(sides: Sequence[Runs], levels: Levels) -> np.ndarray:
     """The worst analyst's excess in any direction: Lemma 1 of the residue paper, from the last level to the first."""
-    rounds, done = [Round.over(len(levels[-1]), runs.grid) for runs in sides], len(levels[-1])
+    rounds = [Round.over(len(levels[-1]), runs.grid) for runs in sides]
     queries = range(len(sides[0].laws))
     for level, following in reversed(list(itertools.pairwise(levels))):
-        told(done)
         index = {counts: row for row, counts in enumerate(following)}
         moves = np.array([[index.get(one_more(counts, query), -1) for query in queries] for counts in level])
         rounds = [earlier(later, moves, runs)[0] for later, runs in zip(rounds, sides, strict=True)]
-        done += len(level)
-    told(done)
     return np.maximum.reduce([one.values[0] for one in rounds])

@@ -12,7 +12,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.games.compositions import Compositions, multisets_up_to
 from jaxacct.games.experiment import Query, excess
-from jaxacct.games.lattice_laws import on_lattice
 from jaxacct.games.natural_cost import TOLERANCE, cost_of
 from jaxacct.games.rules import check_rounds
 from jaxacct.games.within_budget import Budget
@@ -217,10 +216,7 @@ def is_free(
     for side in range(tests.sides):
         own = tests.experiment(side)
         points = compositions.grid.losses if own is None else own.finite
-        if cost.table is None or on_lattice(compositions.grid, points).all():
-            low, high = cost.excess(points, side)
-        else:
-            low, high = cost.table.excess_between(points, side)
+        low, high = cost.excess(points, side)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):

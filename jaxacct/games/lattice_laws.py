@@ -54,12 +54,6 @@ def lattice_index(grid: LossGrid, epsilon: ArrayLike) -> np.ndarray:
     return index
 
 
-def on_lattice(grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
-    """Whether each epsilon is a lattice point, but for a billionth of the spacing."""
-    position = epsilon / grid.spacing
-    return np.abs(position - np.clip(np.rint(position), grid.lowest, grid.highest)) <= 1e-9
-
-
 @in_float64
 def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGrid:
     """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
@@ -130,40 +124,31 @@ def laws_of(query: Query, grid: LossGrid, relation: str) -> list[tuple[Law, Law]
     finite = experiments_of(query, relation)
     if finite is not None:
         return [(_split(e, grid), _garbled(e, grid)) for e in finite]
-    if not isinstance(query, Mechanism):
-        if isinstance(query, TradeOff):
-            sides = [replaced(query, bound=b).profile(grid) for b in ("lower", "upper")]
-        elif isinstance(query, PrivacyProfile):
-            sides = [replaced(query, bound=b).on(grid) for b in ("upper", "lower")]
-        else:
-            sides = [
-                unchecked(PrivacyProfile, excess=conversions.pld_excess(query, grid, literal=b), grid=grid, bound=b)
-                for b in ("upper", "lower")
-            ]
-        # A curve from below need not be convex where it was cut or rounded; its hull is.
-        sides[1] = infimum([sides[1]])
-        upper, lower = (_of_pld(side.to_pld(), np.asarray(side.excess), grid) for side in sides)
-        return [(upper, lower)]
-    found = []
-    for name in side_names(query, relation):
-        above = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
-        # Supporting lines bend the wrong way at lattice points where an atom lies between points, and where the lattice
-        # ends before the loss does; as masses such bends would be debts that cost more than the hull does.
-        lines = PrivacyProfile.from_mechanism(query, "lower", relation=name, grid=grid)
-        below = infimum([lines]).to_pld()
-        upper, lower = (_of_pld(x, np.asarray(conversions.pld_excess(x, grid)), grid) for x in (above, below))
-        found.append((upper, lower))
-    return found
+    bounds = ("upper", "lower")
+    if isinstance(query, Mechanism):
+        names = side_names(query, relation)
+        each = [[PrivacyProfile.from_mechanism(query, b, relation=name, grid=grid) for b in bounds] for name in names]
+    elif isinstance(query, TradeOff):
+        each = [[replaced(query, bound=b).profile(grid) for b in reversed(bounds)]]
+    elif isinstance(query, PrivacyProfile):
+        each = [[replaced(query, bound=b).on(grid) for b in bounds]]
+    else:
+        literal = [(conversions.pld_excess(query, grid, literal=b), b) for b in bounds]
+        each = [[unchecked(PrivacyProfile, excess=x, grid=grid, bound=b) for x, b in literal]]
+    # A curve from below need not be convex where it was cut or rounded, or where an atom lies between points; as masses
+    # such bends would be debts that cost more than the hull does.
+    return [(_of_curve(above), _of_curve(infimum([below]))) for above, below in each]
 
 
-def _of_pld(pld: PLD, excess: np.ndarray, grid: LossGrid) -> Law:
+def _of_curve(curve: PrivacyProfile) -> Law:
+    pld = curve.to_pld()
     masses = np.asarray(pld.masses)
     if masses.ndim != 1:
         raise ValueError(f"queries must have one setting each, got masses of shape {masses.shape}")
     used = np.nonzero(masses > 0)[0]
     if not used.size:
         used = np.array([-pld.grid.lowest])
-    return Law(used + pld.grid.lowest, masses[used], float(pld.infinity_mass), excess)
+    return Law(used + pld.grid.lowest, masses[used], float(pld.infinity_mass), np.asarray(curve.excess))
 
 
 def _split(one: Experiment, grid: LossGrid) -> Law:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -14,7 +14,6 @@ from jaxacct.accounting.batch import Bounds
 from jaxacct.games import off_lattice
 from jaxacct.games.compositions import Compositions
 from jaxacct.games.experiment import Query, whole_curve
-from jaxacct.games.lattice_laws import lattice_index, on_lattice
 from jaxacct.games.rules import Game, Rule, check_rounds, unroll
 from jaxacct.games.within_budget import Budget
 from jaxacct.games.worst_case import WorstCase
@@ -56,18 +55,9 @@ class NaturalFilterCost:
         return whole_curve(at, *(np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True)))
 
     def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at epsilons (n,); a lattice has its own.
-
-        Raises:
-            ValueError: an epsilon that is no point of the lattice, where there is one.
-        """
+        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at epsilons (n,)."""
         if self.table is not None:
-            tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
-            off = ~on_lattice(grid, epsilon)
-            if off.any():
-                raise ValueError(f"epsilon must be lattice points, got {epsilon[off][0]:g}")
-            index = lattice_index(grid, epsilon)
-            return tables.lower[index], tables.upper[index]
+            return self.table.excess(epsilon, side)
         tree = self.trees[min(side, len(self.trees) - 1)]
         most = max(s.size for s in tree.states)
         chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
@@ -94,7 +84,6 @@ def natural_filter_cost(
     relation: str = "add_or_remove",
     tolerance: float = TOLERANCE,
     grid: LossGrid | None = None,
-    progress: Callable[[int, int], object] | None = None,
 ) -> NaturalFilterCost:
     """The cost of the natural filter: the least curve that dominates every analyst whom it lets through (Theorem 6).
 
@@ -110,19 +99,16 @@ def natural_filter_cost(
         tolerance: a composition is within the budget if H <= H_budget + tolerance at every epsilon (mu <= mu_budget
             (1 + tolerance) for a Gaussian budget). Budgets are often met exactly, which floats cannot tell.
         grid: lattice for members that are not finite, and for budgets that are neither finite nor Gaussian.
-        progress: called as ``progress(rounds done, rounds)`` on a lattice.
 
     Raises:
         ValueError: an empty family, a negative tolerance, curves whose lattices do not match, a batch.
     """
     rounds = check_rounds(rounds)
     _validate.scalar(_validate.nonnegative, tolerance=tolerance)
-    if progress is not None:
-        _validate.function(progress=progress)
-    return cost_of(Budget(budget, Compositions(family, rounds, relation, grid), float(tolerance)), progress)
+    return cost_of(Budget(budget, Compositions(family, rounds, relation, grid), float(tolerance)))
 
 
-def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None) -> NaturalFilterCost:
+def cost_of(tests: Budget) -> NaturalFilterCost:
     """:func:`natural_filter_cost` of a budget and a family that are at hand."""
     compositions = tests.compositions
     # Algorithm 2: a query runs if the composition of all that ran stays within the budget.
@@ -134,5 +120,5 @@ def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None)
         trees = [tree for x in compositions.experiments if (tree := off_lattice.grow(game, x)) is not None]
         if len(trees) == compositions.sides:
             return NaturalFilterCost(rule, game, undecided, None, compositions, trees)
-    found = [solve(game, runs, progress=progress) for runs in compositions.runs]
+    found = [solve(game, runs) for runs in compositions.runs]
     return NaturalFilterCost(rule, game, undecided, WorstCase(rule, game, compositions.grid, found), compositions, [])

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Hashable
-from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct.games.rules import Game
 from jaxacct.losses.grids.grid import LossGrid
-
-
-class Interval(NamedTuple):
-    """Play ``query`` (-1: stop) while the loss observed so far lies in [low, high].
-
-    Attributes:
-        low: of the losses so far, summed.
-        high: see ``low``.
-        query: index into the rule's queries, ``len(queries)`` to wait, -1 to stop.
-    """
-
-    low: float
-    high: float
-    query: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,16 +45,3 @@ class Strategy:
         if not 0 <= left < self.grid.size:
             return -1
         return int(self.choices[played][self.game.states[played].index(state), left])
-
-    def intervals(self, played: int, state: Hashable) -> list[Interval]:
-        """The choice before round ``played`` in ``state``, by intervals of the loss observed so far.
-
-        Raises:
-            ValueError: a state that the analyst cannot be in.
-        """
-        if played >= self.game.rounds or state not in self.game.states[played]:
-            raise ValueError(f"state must be one before round {played}, got {state!r}")
-        row = self.choices[played][self.game.states[played].index(state)][::-1]
-        losses = self.epsilon - self.grid.losses[::-1]
-        cuts = np.concatenate([[0], np.nonzero(np.diff(row))[0] + 1, [row.size]])
-        return [Interval(float(losses[a]), float(losses[b - 1]), int(row[a])) for a, b in itertools.pairwise(cuts)]

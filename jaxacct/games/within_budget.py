@@ -7,18 +7,16 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.games.compositions import Compositions, approximate_mu, gaussian_mu
 from jaxacct.games.experiment import Experiment, Query, excess, experiments_of
 from jaxacct.games.lattice_laws import lattice_index
 from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import side_names
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-
-_QUANTILE = 1e-14  # as in jaxacct.losses.compare.gaussian_order
 
 
 class Verdict(NamedTuple):
@@ -80,10 +78,11 @@ class Budget:
         if own is not None:
             return self._verdict(*self.compositions.excess(counts, of, own.finite), *excess(own, own.finite))
         if self.compositions.finite and self.approximate is not None:
-            mu, delta = self.approximate
-            low, high = mu_needed(self.compositions.exact(counts, of), delta, self.tolerance)
+            (mu, delta), one = self.approximate, self.compositions.exact(counts, of)
+            # What is left beside delta up to the tolerance counts as nothing.
+            low, high = (dominating_mu(one.p, one.q, delta + self.tolerance, one.error, side) for side in (-1.0, 1.0))
             room = mu * (1.0 + self.tolerance)
-            return Verdict(high <= room, low <= room)
+            return Verdict(bool(high <= room), bool(low <= room))
         nodes, budget = self.compositions.nodes(counts, of), self.enclosed(side)
         return self._verdict(nodes.lower, nodes.upper, np.asarray(budget.line), np.asarray(budget.upper))
 
@@ -124,42 +123,3 @@ def _gaussian_excess(mu: float, delta: float, points: np.ndarray) -> tuple[np.nd
     gamma, units = np.exp(np.minimum(points, 0.0)), EPS * (16.0 + 2.0 * np.abs(points))
     each = [(delta + (1.0 - delta) * x) * gamma for x in (low, high)]
     return deflated(each[0], units), inflated(each[1], units) + 1e-300
-
-
-def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tuple[float, float]:
-    """``(lower, upper)`` of the least mu whose Gaussian curve, with a (0, delta) query, dominates a finite experiment.
-
-    max over vertices (alpha, beta) of its trade-off curve, those with alpha and beta below 1 - delta, of
-    Phi^-1(1 - alpha / (1 - delta)) - Phi^-1(beta / (1 - delta)), with each tail summed from its own end; inf if there
-    is none. What is left beside delta up to ``tolerance`` counts as nothing.
-    """
-    if delta >= 1.0:
-        return 0.0, 0.0
-    alpha, beta = np.cumsum(one.p)[:-1], np.cumsum(one.q[::-1])[::-1][1:]
-    rest_p, rest_q = np.cumsum(one.p[::-1])[::-1][1:], np.cumsum(one.q)[:-1]
-    if not alpha.size:
-        return 0.0, 0.0
-    units = one.error + (one.p.size + 4) * EPS
-
-    kept = (rest_p > delta + tolerance) & (rest_q > delta + tolerance)
-    if not kept.any():
-        return 0.0, 0.0
-    alpha, beta, rest_p, rest_q = (x[kept] for x in (alpha, beta, rest_p, rest_q))
-    # 1 - alpha / (1 - delta) = (rest_p - delta) / (1 - delta), a difference only where delta is not 0.
-    lost = units + (2 * EPS + units * delta / np.minimum(rest_p - delta, rest_q - delta)).max() * float(delta > 0)
-    alpha, beta = alpha / (1.0 - delta), beta / (1.0 - delta)
-    rest_p, rest_q = (rest_p - delta) / (1.0 - delta), (rest_q - delta) / (1.0 - delta)
-    units = 2 * lost + 4 * EPS
-
-    def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
-        small = np.minimum(tail, rest)
-        ends = [ndtri(inflated(small, s * units)) for s in (-1.0, 1.0)]
-        # A tail of 0 is exactly that: its quantile is infinite.
-        margins = [_QUANTILE * (1.0 + np.where(np.isfinite(e), np.abs(e), 0.0)) for e in ends]
-        low, high = ends[0] - margins[0], ends[1] + margins[1]
-        flip = rest < tail
-        return np.where(flip, -high, low), np.where(flip, -low, high)
-
-    first, second = quantile(rest_p, alpha), quantile(beta, rest_q)
-    return max(float(np.max(first[0] - second[1])), 0.0), max(float(np.max(first[1] - second[0])), 0.0)

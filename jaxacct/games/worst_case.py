@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -55,15 +54,13 @@ class WorstCase:
         lower = np.minimum(np.maximum.reduce(each), upper)
         return Bounds(lower[()], upper[()])
 
-    def excess_between(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
         """``(lower, upper)`` of one direction's H - (1 - gamma)_+ at epsilons (n,), on the lattice or not."""
         tables = self.directions[min(side, len(self.directions) - 1)]
         perfect = -np.expm1(np.minimum(epsilon, 0.0))
-        upper = np.asarray(
-            unchecked(PrivacyProfile, excess=tables.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
-        )
+        curve = unchecked(PrivacyProfile, excess=tables.upper, grid=self.grid, bound="upper")
         lower = lower_at(tables.lower, tables.upper, self.grid, epsilon)
-        return np.maximum(lower - perfect - 4 * EPS, 0.0), upper - perfect + 4 * EPS
+        return np.maximum(lower - perfect - 4 * EPS, 0.0), np.asarray(curve.hockey_stick(epsilon)) - perfect + 4 * EPS
 
     def strategy(self, epsilon: float) -> Strategy:
         """The analyst that attains the lower bound at the lattice point next to ``epsilon``.
@@ -80,13 +77,7 @@ class WorstCase:
 
 
 def worst_case(
-    rule: Rule,
-    rounds: int,
-    *,
-    relation: str = "add_or_remove",
-    grid: LossGrid | None = None,
-    record: bool = True,
-    progress: Callable[[int, int], object] | None = None,
+    rule: Rule, rounds: int, *, relation: str = "add_or_remove", grid: LossGrid | None = None, record: bool = True
 ) -> WorstCase:
     """The least curve that dominates every adaptive analyst under ``rule``, from above and from below.
 
@@ -100,7 +91,6 @@ def worst_case(
         relation: for mechanisms; under ``"add_or_remove"`` the worse of both directions, each played for itself.
         grid: lattice with loss 0 inside; without it about 4,096 points, on the queries' losses if it can.
         record: keep the choices, a byte per state, round and point.
-        progress: called as ``progress(rounds done, rounds)``, for each direction.
 
     Raises:
         ValueError: no query, curves whose lattices do not match, a query with a batch of settings.
@@ -108,12 +98,10 @@ def worst_case(
     _validate.one_of(RELATIONS, relation=relation)
     _validate.instance(LossGrid | None, grid=grid)
     _validate.truth(record=record)
-    if progress is not None:
-        _validate.function(progress=progress)
     game = unroll(rule, rounds)
     grid = lattice_for(rule.queries, rounds, relation) if grid is None else grid
     sides = both_sides([laws_of(query, grid, relation) for query in rule.queries], grid)
-    found = [solve(game, runs, record=bool(record), progress=progress) for runs in sides]
+    found = [solve(game, runs, record=bool(record)) for runs in sides]
     return WorstCase(rule, game, grid, found)
 
 

@@ -9,7 +9,6 @@ dominated law's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -79,9 +78,7 @@ def earlier(later: Round, moves: np.ndarray, runs: Runs) -> tuple[Round, np.ndar
     return found, choice
 
 
-def solve(
-    game: Game, sides: tuple[Runs, Runs], *, record: bool = True, progress: Callable[[int, int], object] | None = None
-) -> Tables:
+def solve(game: Game, sides: tuple[Runs, Runs], *, record: bool = True) -> Tables:
     """Upper and lower values of the first state; two rounds' tables are in memory.
 
     ``sides`` are runs from above and from below. With ``record`` the choices are kept: a byte for each state, round and
@@ -95,6 +92,4 @@ def solve(
         lower, choice = earlier(lower, np.where(game.certain[played], after, -1), sides[1])
         if record:
             choices.insert(0, choice)
-        if progress is not None:
-            progress(game.rounds - played, game.rounds)
     return Tables(upper.values[0], lower.values[0], choices)

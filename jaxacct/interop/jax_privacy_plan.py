@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from typing import Any, NamedTuple
 
@@ -113,25 +114,16 @@ class FilteredConfig:
         )
         flags = execution_plan.PerformanceFlags() if performance_flags is None else performance_flags
 
-        def clipped_grad(*arguments: object, **named: object) -> object:
-            return clipping.clipped_grad(
-                *arguments,
-                **named,
-                l2_clip_norm=self.l2_clip_norm,
-                rescale_to_unit_norm=False,
-                dtype=flags.dtype,
-                microbatch_size=flags.microbatch_size,
-                spmd_axis_name=flags.spmd_axis_name,
-                keep_batch_dim=flags.keep_batch_dim,
-            )
-
+        kept = {name: getattr(flags, name) for name in ("dtype", "microbatch_size", "spmd_axis_name", "keep_batch_dim")}
         selection = batch_selection.CyclicPoissonSampling(
             sampling_prob=self.schedule.levels[0][1],
             iterations=self.schedule.steps,
             partition_type=batch_selection.PartitionType.INDEPENDENT,
         )
         return execution_plan.DPExecutionPlan(
-            clipped_grad=clipped_grad,
+            clipped_grad=functools.partial(
+                clipping.clipped_grad, l2_clip_norm=self.l2_clip_norm, rescale_to_unit_norm=False, **kept
+            ),
             batch_selection_strategy=selection,
             noise_addition_transform=optax.GradientTransformation(self._init, self._update),
             dp_event=dp_accounting.UnsupportedDpEvent(),

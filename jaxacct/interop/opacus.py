@@ -24,7 +24,7 @@ import collections
 import importlib
 import inspect
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,7 +33,7 @@ from opacus.accountants import IAccountant, register_accountant  # pyright: igno
 
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
-from jaxacct._types import Fields
+from jaxacct._types import Fields, PyTree
 from jaxacct.interop.opacus_steps import charged_step, check_loader, check_optimizer, rate_of_engine, valid_step
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
@@ -131,7 +131,7 @@ class CertifiedAccountant(IAccountant):
         """The name under which `register` registers it."""
         return NAME
 
-    def get_optimizer_hook_fn(self, sample_rate: float) -> Any:
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[object], None]:
         """What Opacus attaches to its optimizer; refuses optimizers of unknown types before their update."""
 
         frame = inspect.currentframe()
@@ -173,7 +173,7 @@ class BudgetStop:
         ValueError: an optimizer of another type (``AdaClipDPOptimizer``); a loader that does not draw Poisson samples.
     """
 
-    def __init__(self, filter: Filter, optimizer: Any, loader: Iterable[Any]) -> None:
+    def __init__(self, filter: Filter, optimizer: Any, loader: Iterable[object]) -> None:
         _validate.methods("init", "update", filter=filter)
         check_optimizer(optimizer)
         self.filter, self.optimizer, self.loader = filter, optimizer, loader
@@ -221,7 +221,7 @@ class BudgetStop:
             raise ValueError("saved must be a state of the same filter, got one of another shape")
         self.state, self.steps = jax.tree.unflatten(structure, given), int(saved["steps"])
 
-    def _asked(self, noise: float, rate: float) -> tuple[bool, Any]:
+    def _asked(self, noise: float, rate: float) -> tuple[bool, PyTree]:
         if noise == 0:
             return False, self.state
         query = PoissonSampled(Gaussian(noise), rate)
@@ -263,10 +263,10 @@ def lightning_callback(stop: BudgetStop) -> Any:
     class StopAtBudget(base):
         """Ends the run where the filter would refuse the next step."""
 
-        def on_train_start(self, trainer: Any, pl_module: object) -> None:
+        def on_train_start(self, trainer: Any, *_: object) -> None:
             trainer.should_stop = not stop.fits()
 
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_end(self, trainer: Any, *_: object) -> None:
             trainer.should_stop = trainer.should_stop or not stop.fits()
 
     return StopAtBudget()

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from jax.typing import ArrayLike
+
 from jaxacct import _validate
 from jaxacct._types import PyTree
 from jaxacct.ledger import Ledger
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP, ZeroConcentratedDP
+from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["charge", "query_of"]
 
 _APPROXIMATE = ("Approximate<MaxDivergence>", "Approximate(MaxDivergence)", "FixedSmoothedMaxDivergence")
 
 
-def query_of(measurement: Any, d_in: object, order: float | None = None) -> Any:
+def query_of(measurement: Any, d_in: object, order: float | None = None) -> Mechanism | tuple[float, float]:
     """What a filter is asked for before ``measurement`` runs on data whose neighbours are ``d_in`` apart.
 
     Args:
@@ -83,12 +87,12 @@ def charge(budget: Any, measurement: object, d_in: object, *, state: PyTree = No
     return budget.update(query, budget.init() if state is None else state)
 
 
-def _number(loss: Any) -> float:
+def _number(loss: ArrayLike) -> float:
     _validate.scalar(_validate.nonnegative, loss=loss)
-    return float(loss)
+    return float(np.asarray(loss))
 
 
-def _pair(loss: Any) -> tuple[float, float]:
+def _pair(loss: object) -> tuple[float, float]:
     if not isinstance(loss, tuple) or len(loss) != 2:
         raise ValueError(f"measurement must map to a pair with delta under its measure, got {loss!r:.80}")
     return _number(loss[0]), _number(loss[1])

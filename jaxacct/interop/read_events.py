@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from dp_accounting import dp_event
 
@@ -71,8 +70,7 @@ def _size(event: dp_event.DpEvent, known: dict[int, tuple[int, int]], depth: int
         if depth > _DEEPEST:
             raise UnreadableEvent(event, f"events must be nested {_DEEPEST} deep at most")
         inner = getattr(event, "events", None)
-        parts = list(inner) if isinstance(inner, list | tuple) else []
-        parts += [getattr(event, "event", None)]
+        parts = [*(inner if isinstance(inner, list | tuple) else ()), getattr(event, "event", None)]
         sizes = [_size(part, known, depth + 1) for part in parts if isinstance(part, dp_event.DpEvent)]
         known[id(event)] = 1 + sum(size for size, _ in sizes), 1 + max((height for _, height in sizes), default=0)
     size, height = known[id(event)]
@@ -132,12 +130,10 @@ def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
         return _read(event.event, relation)
     # In the sample or not: what is in it moves a sum by the bound on one record.
     inner = _read(event.event, inside(relation, "add_or_remove") if relation == "replace" else relation)
-    if not inner.private:
+    if not inner.private or inner.is_nothing:
         return inner
-    if inner.is_nothing:
-        return Reading()
     mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
-    is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
+    is_sum = inner.rho == 0 and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return leaf(mechanism, relation, is_sum)
@@ -158,10 +154,8 @@ def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedS
     if size == 0:
         return Reading()
     inner = _read(event.event, inside(relation, "replace"))
-    if not inner.private:
+    if not inner.private or inner.is_nothing:
         return inner
-    if inner.is_nothing:
-        return Reading()
     return leaf(kind(_one_run(inner), size, total), relation)
 
 
@@ -189,7 +183,7 @@ def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading
     return leaf(PrivateSelection(inner.mechanism(), float(event.mean), float(event.shape)), relation)
 
 
-_READERS: dict[type, Callable[[Any, str], Reading]] = {
+_READERS: dict[type, Callable[..., Reading]] = {
     dp_event.NoOpDpEvent: lambda event, relation: Reading(),
     dp_event.NonPrivateDpEvent: lambda event, relation: Reading(private=False),
     dp_event.GaussianDpEvent: partial(noise_events.on_sum, mechanisms.Gaussian),
@@ -208,7 +202,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
 # Events that dp_accounting's 0.6.0 does not have yet.
-_NEWER: dict[str, Callable[[Any, str], Reading]] = {
+_NEWER: dict[str, Callable[..., Reading]] = {
     "EpsilonDeltaDpEvent": noise_events.claimed,
     "DiscreteGaussianDpEvent": noise_events.discrete_gaussian,
     "ExponentialMechanismDpEvent": partial(noise_events.by_epsilon, mechanisms.Exponential),

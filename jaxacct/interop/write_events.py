@@ -109,7 +109,7 @@ def _composed(mechanism: mechanisms.Composed, relation: str) -> dp_event.DpEvent
     return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
 
 
-_WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
+_WRITERS: dict[type, Callable[..., dp_event.DpEvent]] = {
     mechanisms.Gaussian: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(m.sigma, m.sensitivity, relation)),
     mechanisms.GDP: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(np.float64(1.0), m.mu, relation)),
     mechanisms.Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),

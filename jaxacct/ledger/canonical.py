@@ -131,7 +131,7 @@ def _array(value: np.generic | np.ndarray | jax.Array, name: str) -> dict[str, o
     return {"data": data, "dtype": array.dtype.str, "shape": list(array.shape)}
 
 
-def _from_bytes(tree: Fields) -> Any:
+def _from_bytes(tree: Fields) -> np.ndarray | np.generic:
     try:
         shape = tuple(tree["shape"])
         if set(tree) != {"data", "dtype", "shape"} or tree["dtype"] not in _DTYPES:

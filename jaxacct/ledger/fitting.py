@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.roots import last
+from jaxacct._printing import rounded_down, rounded_up
 
 # The parameter of a mechanism that sets its privacy, and whether more of it is more private.
 _KNOBS = {
@@ -71,7 +71,7 @@ def _scaled(query: Any, factor: float) -> object:
 
 
 def _rounded(value: float, up: bool) -> float:
-    return float(Context(prec=_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR).create_decimal(value))
+    return float(rounded_up(value, _DIGITS) if up else rounded_down(value, _DIGITS))
 
 
 def _fewer(query: Any, fits: Callable[[object], bool]) -> object:

@@ -291,7 +291,7 @@ class Ledger:
         with self._reading() as sql:
             return self._chain.place(sql)
 
-    def _told(self, which: str) -> Any:
+    def _told(self, which: str) -> PyTree:
         state = self._place().state
         with reproducible():
             found = getattr(self._chain.policy.filter, which)(state.value)

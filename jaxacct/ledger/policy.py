@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import PyTree
 from jaxacct.filters.base import ExamplesFilter, Filter
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.residues.any_family import ResidueFilter
@@ -33,7 +34,7 @@ def reproducible() -> Iterator[None]:
 class State(NamedTuple):
     """A filter's state, its text and the text's SHA-256."""
 
-    value: Any
+    value: PyTree
     text: str
     digest: str
 

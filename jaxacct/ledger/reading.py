@@ -74,7 +74,7 @@ class Reading:
     left: Amount
     fraction: float
     cost: Amount | None = None
-    alternatives: tuple[Any, ...] = ()
+    alternatives: tuple[object, ...] = ()
     refusal: str | None = None
 
     def __str__(self) -> str:

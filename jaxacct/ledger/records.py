@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxacct._types import Fields
 from jaxacct.ledger import canonical
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 Record = Fields
 NONE = "0" * 64  # what stands before record 0
-_KEYS = {"create": {"delta", "filter", "schema"}, "request": {"admitted", "label", "query"}, "release": {"of"}}
-_SHARED = {"at", "filter_digest", "kind", "previous", "seq", "software", "state"}
+# The types of a record's fields, by its kind; a number is in a range of its own.
+_SHARED = {"at": int, "filter_digest": str, "kind": str, "previous": str, "seq": int, "software": str, "state": str}
+_KINDS: dict[object, dict[str, type]] = {
+    "create": {**_SHARED, "delta": object, "filter": object, "schema": object},
+    "request": {**_SHARED, "admitted": bool, "label": str, "query": object},
+    "release": {**_SHARED, "of": int},
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Entry:
     id: int
     at: datetime.datetime
     label: str
-    query: Any
+    query: object
     admitted: bool
     released: datetime.datetime | None
     hash: str
@@ -83,17 +88,16 @@ def parsed(seq: object, body: object, digest: object, previous: str | None = Non
         raise LedgerTampered(f"record {seq} is not the one that was written: its hash does not agree")
     record = canonical.loads(body)
     kind = record.get("kind") if isinstance(record, dict) else None
-    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED:
+    fields = _KINDS.get(kind) if isinstance(kind, str) else None
+    if fields is None or set(record) != set(fields):
         raise LedgerCorrupted(f"record {seq} is not a record of a ledger")
-    numbers = [record["at"], record["seq"]] + ([record["of"]] if kind == "release" else [])
-    if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):
-        raise LedgerCorrupted(f"record {seq} is no record of a ledger: a number is none")
     delta = record.get("delta")
-    typed = delta is None or (type(delta) is float and 0.0 < delta < 1.0)
-    if kind == "request":
-        typed = type(record["admitted"]) is bool and isinstance(record["label"], str)
-    if not typed:
-        raise LedgerCorrupted(f"record {seq} is not a record of a ledger: a field has a wrong type")
+    good = delta is None or (type(delta) is float and 0.0 < delta < 1.0)
+    for name, wanted in fields.items():
+        good = good and (wanted is object or type(record[name]) is wanted)
+        good = good and (wanted is not int or 0 <= record[name] < 2**56)
+    if not good:
+        raise LedgerCorrupted(f"record {seq} is not a record of a ledger: a field has a wrong type, or is out of range")
     if record["seq"] != seq or (kind == "create") != (seq == 0):
         raise LedgerTampered(f"record {seq} says that it is record {record['seq']} ({kind})")
     if previous is not None and record["previous"] != previous:

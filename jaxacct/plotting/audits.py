@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._types import Fields
 from jaxacct.audit.findings import Finding
 from jaxacct.audit.guesses import OneRun
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
@@ -58,32 +59,18 @@ def audits(
     certified = np.array([one.certified for one in found], np.float64)
     certified = np.where(np.isfinite(certified), certified, np.nan)
     audited = np.array([one.epsilon for one in found])
-    style = next_style(ax, line)
-    band(ax, x, certified, audited, style | {"label": f"{name}certified for the mechanism"})
-    color = ax.lines[-1].get_color()
-    ax.plot(x, audited, color=color, marker="^", markersize=5, linewidth=1.0, label=f"{name}audited, any mechanism")
-    gaussian = [one.gaussian_epsilon if isinstance(one, OneRun) else np.nan for one in found]
-    if not np.isnan(gaussian).all():
-        ax.plot(
-            x,
-            gaussian,
-            color=color,
-            marker="^",
-            markerfacecolor="none",
-            linestyle=":",
-            label=f"{name}audited, if Gaussian",
-        )
-    wrong = np.array([one.refuted for one in found])
-    if wrong.any():
-        ax.plot(
-            x[wrong],
-            certified[wrong],
-            color="#000000",
-            marker="X",
-            markersize=8,
-            linestyle="none",
-            label=f"{name}refuted",
-        )
+    gaussian = np.array([one.gaussian_epsilon if isinstance(one, OneRun) else np.nan for one in found])
+    wrong = np.where([one.refuted for one in found], certified, np.nan)
+    band(ax, x, certified, audited, next_style(ax, line) | {"label": f"{name}certified for the mechanism"})
+    triangle: Fields = {"marker": "^", "color": ax.lines[-1].get_color()}
+    marks: list[tuple[np.ndarray, str, Fields]] = [
+        (audited, "audited, any mechanism", triangle | {"markersize": 5, "linewidth": 1.0}),
+        (gaussian, "audited, if Gaussian", triangle | {"markerfacecolor": "none", "linestyle": ":"}),
+        (wrong, "refuted", {"marker": "X", "color": "#000000", "markersize": 8, "linestyle": "none"}),
+    ]
+    for values, words, style in marks:
+        if (known := ~np.isnan(values)).any():
+            ax.plot(x[known], values[known], label=f"{name}{words}", **style)
     if not ax.get_title():
         ax.set_title(f"audited at confidence {100.0 * confidence:.6g} %, delta {delta:g}")
     ax.set_ylim(bottom=0.0)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
+from jaxacct import _validate, accounting, attacks
 from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
-from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach, single
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from jaxacct.filters.base import Guarantee
 
 _LEAST = 1e-10
+_POINTS = 160  # of every query, so that they share a compiled program
+_FARTHEST = 256.0
 
 
 def privacy_profile(
@@ -61,7 +64,7 @@ def privacy_profile(
     if epsilons is None:
         if isinstance(curve, Bounds):
             raise ValueError("epsilons must be given with Bounds, got None")
-        at = np.linspace(0.0, reach(lambda at: _deltas(curve, at, steps, relation)[0], _LEAST), POINTS)
+        at = np.linspace(0.0, _reach(lambda at: _deltas(curve, at, steps, relation)[0], _LEAST), _POINTS)
     else:
         at = increasing(2, epsilons=epsilons)
         _validate.nonnegative(epsilons=at)
@@ -101,9 +104,9 @@ def trade_off(
     axes: attacks that hardly ever raise a false alarm.
 
     Args:
-        curve: a mechanism (a band from both bounds of :func:`jaxacct.delta`), or a `TradeOff`, `PrivacyProfile` or
-            `PLD`, which bound from one side. For an ordered pair alpha is the error under P, but for a `PLD` that
-            under Q, as its ``trade_off`` has it.
+        curve: a mechanism (a band from both bounds of :func:`jaxacct.attacks.power`), or a `TradeOff`,
+            `PrivacyProfile` or `PLD`, which bound from one side. For a single direction, and a `PLD`, alpha is the
+            error under Q.
         steps: how often a mechanism runs, fixed in advance.
         relation: for a mechanism, see :func:`jaxacct.delta`.
         log: powers on logarithmic axes.
@@ -139,28 +142,61 @@ def trade_off(
     return finish(ax, xlabel="type I error (false positives)", ylabel="type II error (misses)")
 
 
-def _deltas(curve: Any, at: np.ndarray, steps: int, relation: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _deltas(
+    curve: Mechanism | Guarantee | PrivacyProfile | PLD | Bounds, at: np.ndarray, steps: int, relation: str
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The guarantee, and the other bound where there is one."""
-    if isinstance(curve, Bounds):
-        return single(curve.upper, at.size), single(curve.lower, at.size)
     if isinstance(curve, PrivacyProfile | PLD):
-        return single(curve.hockey_stick(at), at.size), None
-    if hasattr(curve, "is_bound"):
-        return single(curve.delta(at), at.size), None
-    bounds = deltas(curve, at, steps, relation)
-    return np.asarray(bounds.upper), np.asarray(bounds.lower)
+        return _single(curve.hockey_stick(at), at.size), None
+    if not isinstance(curve, Bounds | Mechanism):
+        return _single(curve.delta(at), at.size), None
+    if isinstance(curve, Mechanism):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # where bounds are wide the picture shows it
+            curve = accounting.delta(curve, at, steps=steps, relation=relation)
+    return _single(curve.upper, at.size), _single(curve.lower, at.size)
 
 
 def _errors(
-    curve: Any, alpha: np.ndarray, steps: int, relation: str, power: bool
+    curve: Mechanism | TradeOff | PrivacyProfile | PLD, alpha: np.ndarray, steps: int, relation: str, power: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """f(alpha), or 1 - f(alpha), from the guarantee, and from the other bound where there is one."""
     if isinstance(curve, PrivacyProfile):
         curve = TradeOff.from_profile(curve)
     if isinstance(curve, TradeOff):
-        return single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
+        return _single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
     if isinstance(curve, PLD):
-        value = single(curve.trade_off(alpha), alpha.size)
+        value = _single(curve.trade_off(alpha), alpha.size)
         return (1.0 - value if power else value), None
-    lower, upper = enclosed_trade_off(curve, alpha, steps, relation)
-    return (1.0 - lower, 1.0 - upper) if power else (lower, upper)
+    found = attacks.power(curve, alpha, steps=steps, relation=relation)
+    upper, lower = _single(found.upper, alpha.size), _single(found.lower, alpha.size)
+    return (upper, lower) if power else (1.0 - upper, 1.0 - lower)
+
+
+def _single(values: ArrayLike, size: int) -> np.ndarray:
+    """``values`` as the numbers of one curve at ``size`` points."""
+    array = np.asarray(values, np.float64)
+    if array.shape != (size,):
+        raise ValueError(f"curve must be one curve, not a batch, got values of shape {array.shape} for {size} points")
+    return array
+
+
+def _reach(delta: Callable[[np.ndarray], np.ndarray], least: float) -> float:
+    """An epsilon by which a curve is down to ``least``, or a little beyond the last of its fall.
+
+    Asks ``delta`` at `_POINTS` epsilons at a time, as the picture will: a query of another shape compiles anew.
+    """
+    top = 1.0
+    while True:
+        at = np.linspace(0.0, top, _POINTS)
+        values = delta(at)
+        if values[-1] <= least:
+            found = float(at[np.argmax(values <= least)])
+            if found > 0.25 * top or found == 0.0 or top < 1e-6:
+                return found or top
+            top = found
+        elif top >= _FARTHEST or (values[-1] >= (1.0 - 1e-6) * values[-_POINTS // 4] and values[-1] < 0.5):
+            last = float(at[np.argmax(values <= (1.0 + 1e-6) * values[-1])])
+            return 1.2 * last if last > 1e-3 else top
+        else:
+            top *= 2.0

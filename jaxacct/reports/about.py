@@ -14,7 +14,6 @@ from jaxacct.reports import folder as _folder
 from jaxacct.reports.document import Statement, least_mu
 from jaxacct.reports.words import filled, paragraphs, run_of_journal, run_of_report, up
 from jaxacct.training.durable_runs.kept_filter import RELATION, promise
-from jaxacct.training.durable_runs.records import made
 
 
 def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> Statement:
@@ -42,11 +41,7 @@ def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> St
 
 def _of_run(path: Path, delta: float | None) -> Statement:
     held = _folder.opened(path)
-    if held.report is not None:
-        run = run_of_report(held.report)
-    else:
-        header = held.header
-        run = run_of_journal(header["settings"], header["made"], _folder.steps_charged(held.records), held.attempts())
+    run = run_of_journal(held) if held.report is None else run_of_report(held.report)
     if delta is not None and delta != run.delta:
         if held.filter is None:
             raise ValueError("delta must be the run's own where its filter is not in the folder")
@@ -67,8 +62,7 @@ def _of_run(path: Path, delta: float | None) -> Statement:
         records=run.records,
         noise=run.noise,
         rate=run.rate,
-        clip=run.clip,
-        others={},
+        clip=run.settings.get("clip"),
         public=run.public,
         made=run.made,
         source={"kind": "run", "seal": held.seals[-1] if held.seals else (held.report or {}).get("seal")},
@@ -117,7 +111,6 @@ def _of_ledger(place: str, delta: float | None) -> Statement:
         steps=len(admitted),
         others={"spent": reading.spent.epsilon} if reading.spent.epsilon is not None else {},
         public=["the requests, their answers and their labels"],
-        made=made(),
         source={"kind": "ledger", "seal": head},
         text=filled(parts),
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import textwrap
 
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
 from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation, UserLevel
 from jaxacct.reports.document import Statement, least_mu
-from jaxacct.training.durable_runs.records import made
+from jaxacct.reports.words import filled
 
 _THEOREM = (
     "Composition of Poisson-sampled Gaussians that were fixed in advance, by their dominating pairs: a certified upper "
@@ -108,7 +107,6 @@ def dp_sgd_statement(
         rate=[rate, rate],
         others=others,
         public=["the number of records"],
-        made=made(),
         source={"kind": "dp-sgd", "arguments": arguments},
         certificate=certificate,
     )
@@ -145,4 +143,4 @@ def _text(found: Statement, batch: int, epochs: float, noise: float, group: int 
     )
     if found.delta >= 1.0 / records:
         parts.append(f"Warning: delta is not below 1 / records, {1.0 / records:.3g}: choose a smaller one.")
-    return "\n\n".join(textwrap.fill(part, 100) for part in parts)
+    return filled(parts)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxacct._files import is_regular, refuse_special
 from jaxacct._types import Fields
@@ -17,6 +17,9 @@ from jaxacct.training.durable_runs.journal import Record, contents
 from jaxacct.training.durable_runs.records import check, history
 from jaxacct.training.loop import StepRecord
 from jaxacct.training.runs import Runs, from_json
+
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter
 
 _MOST = 2**30  # bytes
 
@@ -38,7 +41,7 @@ class Folder(NamedTuple):
     seals: list[str]
     torn: int
     report: Fields | None
-    filter: Any
+    filter: Filter | None
 
     @property
     def header(self) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CLOSE = 2.0**-20  # of a budget: what another processor's or version's roundings may come to
 
 
-_Ask = Callable[[Any, float, float], Iterator["_Answer"]]
+_Ask = Callable[[PyTree, float, float], Iterator["_Answer"]]
 
 
 def replayed(filter: Filter, records: list[Record]) -> int:
@@ -62,7 +62,7 @@ def replayed(filter: Filter, records: list[Record]) -> int:
     return charged
 
 
-def _compare(where: str, ask: _Ask, before: Any, after: Any, record: Record, exact: bool) -> None:
+def _compare(where: str, ask: _Ask, before: PyTree, after: PyTree, record: Record, exact: bool) -> None:
     stated = packed(after), record["clip_scale"], record["budget_left"]
     admitted = close = False
     for answer in ask(before, record["sigma"], record["rate"]):
@@ -122,7 +122,7 @@ class _Answer(NamedTuple):
 def _asking(filter: Filter) -> _Ask:
     """What a step asks of its filter, compiled, in each of the ways in which a program may have asked."""
 
-    def ask(state: PyTree, sigma: Array, rate: Array, full: bool) -> Any:
+    def ask(state: PyTree, sigma: Array, rate: Array, full: bool) -> tuple[Array, PyTree, Array, Array]:
         query = Gaussian(sigma) if full else PoissonSampled(Gaussian(sigma), rate)
         admitted, after, scale = ask_clipped(filter, query, state)
         return admitted, after, scale, budget_of(filter, after)[1]
@@ -130,7 +130,7 @@ def _asking(filter: Filter) -> _Ask:
     traced = jax.jit(ask, static_argnums=3)
 
     @functools.lru_cache(256)
-    def constant(sigma: float, rate: float, full: bool) -> Any:
+    def constant(sigma: float, rate: float, full: bool) -> Callable[[PyTree], tuple[Array, PyTree, Array, Array]]:
         return jax.jit(lambda state: ask(state, jnp.float32(sigma), jnp.float32(rate), full))
 
     def asked(state: PyTree, sigma: float, rate: float) -> Iterator[_Answer]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxacct import _validate
 from jaxacct._files import as_path, is_regular
@@ -20,6 +21,8 @@ from jaxacct.reports.words import UNCHECKED, up
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
+    from jaxacct.mechanisms.base import Mechanism
+    from jaxacct.training.loop import StepRecord
 
 _MOST = 2**24  # bytes of a statement
 _CERTIFIED_LEVELS = 8  # different mechanisms in a composition that is certified
@@ -95,8 +98,12 @@ def _judged(kind: str, look: Callable[[], Verdict]) -> Verdict:
     try:
         return look()
     except (ValueError, OSError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as problem:
-        words = " ".join(str(problem).split()) if isinstance(problem, ValueError | OSError) else repr(problem)
-        return Verdict(False, kind, f"NOT VERIFIED: {words}", words)
+        return _refused(kind, str(problem) if isinstance(problem, ValueError | OSError) else repr(problem))
+
+
+def _refused(kind: str, problem: str) -> Verdict:
+    words = " ".join(problem.split())
+    return Verdict(False, kind, f"NOT VERIFIED: {words}", words)
 
 
 def _ledger(place: str | bytes) -> Verdict:
@@ -108,18 +115,18 @@ def _ledger(place: str | bytes) -> Verdict:
             found = book.verify()
             reading = book.reading()
     except LedgerCorrupted as problem:
-        words = " ".join(str(problem).split())
-        return Verdict(False, "ledger", f"NOT VERIFIED: {words}", words)
+        return _refused("ledger", str(problem))
     except LedgerError as problem:
         raise ValueError(str(problem)) from None
+    epsilon = reading.epsilon if reading.is_bound else None
     words = (
         f"VERIFIED: {found.requests} requests of the ledger, {found.admitted} of them admitted: every hash follows on "
         "the one before it, and its filter answers every request again as it was answered, bit for bit. "
-        f"{_promised(reading.epsilon if reading.is_bound else None, reading.delta)} Cannot be verified: that what was "
+        f"{_promised(epsilon, reading.delta)} Cannot be verified: that what was "
         "released is what was charged, that noise was really added, and that nothing else was released; nor that the "
         f"history was not rewritten as a whole, unless an earlier head is kept elsewhere. Head: {found.head}."
     )
-    return Verdict(True, "ledger", words, "", reading.epsilon if reading.is_bound else None, reading.delta)
+    return Verdict(True, "ledger", words, "", epsilon, reading.delta)
 
 
 def _run(path: Path, certify: bool) -> Verdict:
@@ -127,11 +134,8 @@ def _run(path: Path, certify: bool) -> Verdict:
     done: list[str] = []
     epsilon, delta = _account(held, done)
     if held.filter is None:
-        done.append(
-            "Its filter is not in the folder (it holds functions, or a budget for each example): no admission was "
-            "replayed"
-        )
-        raise ValueError("; ".join(done))
+        why = "Its filter is not in the folder (it holds functions, or a budget for each example)"
+        raise ValueError("; ".join([*done, f"{why}: no admission was replayed"]))
     if certify:
         done.append(_certified(held, epsilon, delta))
     missing = f"Cannot be verified: {UNCHECKED}; nor a folder that was written anew as a whole, seals included."
@@ -149,6 +153,7 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
     """The guarantee (epsilon, delta), found again; ``done`` takes sentences about what was compared."""
     from jaxacct.reports.replay import history_replayed, replayed
     from jaxacct.training.durable_runs.kept_filter import promise
+    from jaxacct.training.durable_runs.run import packed
 
     filter, report = held.filter, held.report
     if held.records:
@@ -157,16 +162,14 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
         if filter is not None:
             count = replayed(filter, held.records)
             done.append(f"The filter, read back from the folder, admits all {count} charged steps again")
-            fresh = _is_fresh(filter, held.header["account"])
-            if not fresh:
+            if packed(filter.init()) != held.header["account"]:
                 done.append("The run began with an account of which a part was spent before, outside of this folder")
             known = promise(filter, settings["delta"])
             # What a caller set instead is a target, which the filter may keep with room to spare.
+            stated = settings["epsilon"]
+            kept = {"epsilon": math.isfinite(stated) and known["epsilon"] <= stated * (1 + 1e-9)}
             for name in ("epsilon", "relation", "is_bound", "theorem"):
-                same = settings[name] == known[name]
-                if name == "epsilon":
-                    same = math.isfinite(settings[name]) and known[name] <= settings[name] * (1 + 1e-9)
-                if not same:
+                if not kept.get(name, settings[name] == known[name]):
                     raise ValueError(f"the journal states {name} {settings[name]}, and the filter says {known[name]}")
         if any((held.path / "checkpoints").glob("[0-9]*")):
             done.append("The checkpoints are the ones that were written")
@@ -190,13 +193,7 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
     return number["epsilon"], number["delta"]
 
 
-def _is_fresh(filter: Filter, account: list[str]) -> bool:
-    from jaxacct.training.durable_runs.run import packed
-
-    return packed(filter.init()) == account
-
-
-def _same_as_journal(held: Folder, report: Fields, steps: list[Any], done: list[str]) -> None:
+def _same_as_journal(held: Folder, report: Fields, steps: list[StepRecord], done: list[str]) -> None:
     """Raises where a report says something else than the journal beside it."""
     seals = [record["seal"] for record in held.records if record["kind"] == "report"]
     if not seals:
@@ -213,37 +210,37 @@ def _same_as_journal(held: Folder, report: Fields, steps: list[Any], done: list[
         done.append(f"The journal goes on after the report, with {later} further steps, which the guarantee covers")
 
 
-def _same_numbers(report: Fields, filter: Filter, steps: list[Any]) -> None:
+def _same_numbers(report: Fields, filter: Filter, steps: list[StepRecord]) -> None:
     """Raises where the numbers of a report are others than those of its history."""
     from jaxacct.reports.words import markdown
     from jaxacct.training.demo.report import history_csv, number_to_report, rows_of, why_a_diagnostic
 
     why = why_a_diagnostic(report["adaptive_schedule"], report["stopped"], report["attempts"])
     rows = rows_of(steps, filter, report["delta"], why, _folder.runs_of(report))
-    stated = report["privacy"]
-    if set(rows) != set(stated):
-        raise ValueError(f"report.json has the rows {', '.join(stated)}, and the history those of {', '.join(rows)}")
-    for name, row in rows.items():
-        for key, value in row.items():
-            _agree(f"report.json: {name} {key}", stated[name].get(key), value)
-    for key, value in number_to_report(stated, report["delta"]).items():
-        _agree(f"report.json: {key} to report", report["report"].get(key), value)
-    counts = {"steps": sum(not one.lost for one in steps), "steps_lost": sum(one.lost for one in steps)}
-    for key, value in counts.items():
-        _agree(f"report.json: {key}", report[key], value)
+    lost = sum(one.lost for one in steps)
+    found = {
+        "privacy": rows,
+        "report": number_to_report(report["privacy"], report["delta"]),
+        "steps": len(steps) - lost,
+    }
+    found |= {"steps_lost": lost, "test_accuracy": report["evaluations"]["accuracy"][-1]}
+    _agree("report.json", {name: report[name] for name in found}, found)
     _agree("report.json: delta", report["settings"].get("delta", report["delta"]), report["delta"])
-    _agree("report.json: test_accuracy", report["test_accuracy"], report["evaluations"]["accuracy"][-1])
     for what, made in (("history.csv", history_csv(report)), ("report.md", markdown(report))):
         if what in report["sha256"]:
-            import hashlib
-
             _agree(what, report["sha256"][what], hashlib.sha256(made.encode()).hexdigest())
 
 
-def _agree(what: str, stated: Any, found: Any) -> None:
-    numbers = isinstance(found, float) and isinstance(stated, int | float) and not isinstance(stated, bool)
-    # Another processor or version may round the last digits otherwise.
-    if not (math.isclose(stated, found, rel_tol=1e-9) if numbers else stated == found):
+def _agree(what: str, stated: object, found: object) -> None:
+    """Raises where something else is stated than was found; of an object, in one of its parts."""
+    if isinstance(found, dict) and isinstance(stated, dict) and set(stated) == set(found):
+        for name, part in found.items():
+            _agree(f"{what}: {name}", stated.get(name), part)
+        return
+    same = stated == found
+    if isinstance(found, float) and isinstance(stated, int | float) and not isinstance(stated, bool):
+        same = math.isclose(stated, found, rel_tol=1e-9)  # another processor or version may round the last digits
+    if not same:
         raise ValueError(f"{what} is stated as {stated!r:.100}, and comes out as {found!r:.100}")
 
 
@@ -254,7 +251,7 @@ def _certified(held: Folder, epsilon: float | None, delta: float) -> str:
 
     report = held.report
     steps = _folder.steps_of(report) if report else _folder.steps_charged(held.records)
-    mechanism: Any
+    mechanism: Mechanism | None
     if report is not None and (drawn := _folder.runs_of(report)) is not None:
         mechanism, runs = drawn.mechanism, drawn.begun(len(steps))
     else:
@@ -287,7 +284,7 @@ def _statement(path: Path, certify: bool) -> Verdict:
     again = _made_again(found, path)
     for field in dataclasses.fields(Statement):
         if field.name not in ("made", "certificate", "text"):
-            _agree(field.name, _plain(getattr(found, field.name)), _plain(getattr(again, field.name)))
+            _agree(field.name, *(json.loads(json.dumps(getattr(one, field.name))) for one in (found, again)))
     # The paragraphs may say when and with what they were made.
     if found.made == again.made or found.source["kind"] == "dp-sgd":
         _agree("text", found.text, again.text)
@@ -342,7 +339,3 @@ def check_certificate(found: Statement) -> str:
     if found.epsilon is None or not held.encloses(float(held.lower), found.epsilon):
         raise ValueError(f"the statement's epsilon {found.epsilon} is below the certified {held.lower}")
     return f"Its certificate holds: epsilon lies between {held.lower} and {held.upper}"
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))

@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 from jaxacct._printing import rounded_up
 from jaxacct._types import Fields
 from jaxacct.reports.document import UNKNOWN, spread
+from jaxacct.reports.folder import Folder, steps_charged, steps_of
+from jaxacct.training.loop import StepRecord
 
 UNCHECKED = (
     "that noise, batches and clipping were really as the account says, that the keys were random and kept secret, and "
     "that nothing else about these records was released"
 )
+_PUBLIC = ("the number of training examples", "all settings of the run, and the first parameters")
 _OTHERS = {
     "filter": "the filter's own number",
     "pld": "the steps that were taken, composed as if they had been fixed in advance (by PLD)",
@@ -30,38 +33,30 @@ class Run(NamedTuple):
     noise: list[float] | None
     rate: list[float] | None
     sampler: str
-    clip: float | None
-    clip_quantile: float | None
+    settings: Fields
     filter: str
     epsilon: float | None
     delta: float
     theorem: str
-    from_filter: bool
-    adaptive: bool | None
-    stopped: str | None
     seeded: bool | None
     public: list[str]
-    made: dict[str, Any]
+    made: Fields
+    from_filter: bool = True
+    adaptive: bool | None = None
+    stopped: str | None = None
 
 
 def run_of_report(report: Fields) -> Run:
     """The run that a report is about."""
-    data, settings, number = report["data"], report["settings"], report["report"]
-    history = report["history"]
-    public = ["the number of training examples", "all settings of the run, and the first parameters"]
-    public += ["the held-out set and every accuracy on it"]
+    data, number = report["data"], report["report"]
     named = number["from"] or "filter"
-    return Run(
+    return _run(
+        steps_of(report),
+        drawn=report["drawn"],
         name=str(data.get("name", "data")),
         records=data.get("training_examples"),
-        steps=report["steps"],
-        lost=report["steps_lost"],
         attempts=report["attempts"],
-        noise=_ends(history["sigma"]),
-        rate=_ends(history["rate"]),
-        sampler=sampler_of(report["drawn"]),
-        clip=settings.get("clip"),
-        clip_quantile=settings.get("clip_quantile"),
+        settings=report["settings"],
         filter=report["budget"],
         epsilon=number["epsilon"],
         delta=report["delta"],
@@ -70,35 +65,36 @@ def run_of_report(report: Fields) -> Run:
         adaptive=report["adaptive_schedule"],
         stopped=report["stopped"],
         seeded=report["seeded"],
-        public=public,
+        public=[*_PUBLIC, "the held-out set and every accuracy on it"],
         made=report["made"],
     )
 
 
-def run_of_journal(settings: Fields, made: Fields, steps: list[Any], attempts: int) -> Run:
-    """The run that a journal is about, whose steps are those of ``history``."""
-    return Run(
+def run_of_journal(held: Folder) -> Run:
+    """The run that a folder's journal is about."""
+    settings = held.header["settings"]
+    return _run(
+        steps_charged(held.records),
+        drawn=None,
         name=str(settings.get("name", settings.get("data", "data"))),
         records=settings.get("records"),
-        steps=sum(not one.lost for one in steps),
-        lost=sum(one.lost for one in steps),
-        attempts=attempts,
-        noise=_ends([one.sigma for one in steps]),
-        rate=_ends([one.rate for one in steps]),
-        sampler=sampler_of(None),
-        clip=settings.get("clip"),
-        clip_quantile=settings.get("clip_quantile"),
+        attempts=held.attempts(),
+        settings=settings,
         filter=settings["filter"],
         epsilon=settings["epsilon"] if settings["is_bound"] else None,
         delta=settings["delta"],
         theorem=settings["theorem"],
-        from_filter=True,
-        adaptive=None,
-        stopped=None,
         seeded=settings.get("seeded"),
-        public=["the number of training examples", "all settings of the run, and the first parameters"],
-        made=made,
+        public=[*_PUBLIC],
+        made=held.header["made"],
     )
+
+
+def _run(steps: list[StepRecord], drawn: Fields | None, **known: Any) -> Run:
+    """What its steps say of a run, beside what is ``known``."""
+    lost = sum(one.lost for one in steps)
+    noise, rate = _ends([one.sigma for one in steps]), _ends([one.rate for one in steps])
+    return Run(steps=len(steps) - lost, lost=lost, noise=noise, rate=rate, sampler=sampler_of(drawn), **known)
 
 
 def sampler_of(drawn: Fields | None) -> str:
@@ -128,10 +124,11 @@ def paragraphs(run: Run) -> list[str]:
     parts = [f"{run.name}: DP-SGD on {count}, {run.steps:,} steps. {promise} The unit of privacy is one example."]
     noise = "unknown" if run.noise is None else spread(run.noise)
     rate = "unknown" if run.rate is None else spread(run.rate)
-    norm = "a fixed norm" if run.clip is None else f"an L2 norm of {run.clip:g}"
+    clip, quantile = run.settings.get("clip"), run.settings.get("clip_quantile")
+    norm = "a fixed norm" if clip is None else f"an L2 norm of {clip:g}"
     unit = "that norm"
-    if run.clip_quantile is not None:
-        norm += f" at first, which released counts then move towards the {run.clip_quantile:g} quantile of all norms"
+    if quantile is not None:
+        norm += f" at first, which released counts then move towards the {quantile:g} quantile of all norms"
         unit = "the most that one of them and its count can add"
     parts.append(
         f"Every step sums the examples' gradients, each clipped by itself to {norm}, and adds Gaussian noise of "
@@ -180,7 +177,7 @@ def filled(parts: list[str]) -> str:
 def markdown(report: Fields) -> str:
     """``report.md``."""
     run = run_of_report(report)
-    number, privacy, delta = report["report"], report["privacy"], report["delta"]
+    number, privacy, delta, settings = (report[name] for name in ("report", "privacy", "delta", "settings"))
     lines = [f"# Privacy report: {run.name}", "", f"**To report: {number['text']}**", ""]
     for part in paragraphs(run):
         lines += [part, ""]
@@ -190,11 +187,11 @@ def markdown(report: Fields) -> str:
         "sampler": run.sampler,
         "noise multiplier": "none" if run.noise is None else spread(run.noise),
         "rate": "none" if run.rate is None else spread(run.rate),
-        "clip norm": UNKNOWN if run.clip is None else f"{run.clip:g}",
+        "clip norm": f"{settings['clip']:g}" if "clip" in settings else UNKNOWN,
         "steps": f"{run.steps} ({run.stopped})",
         "steps charged and lost": run.lost,
         "accuracy on the held-out set (public)": f"{100 * report['test_accuracy']:.2f} %",
-        **{name: report["settings"][name] for name in sorted(report["settings"]) if name != "clip"},
+        **{name: settings[name] for name in sorted(settings) if name != "clip"},
         **{name: report["made"][name] for name in ("date", "jaxacct", "jax", "platform", "commit")},
     }
     lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in facts.items()), ""]

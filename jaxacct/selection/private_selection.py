@@ -18,7 +18,7 @@ from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.selection.bound import OUTCOMES, WorstOrder
 from jaxacct.selection.counts import Table, of_mean
-from jaxacct.summaries.curve import FARTHEST, Curve, curve_of
+from jaxacct.summaries.curve import BOTH, FARTHEST, Curve, curve_of
 
 _POINTS = 400  # of one run's curve, from epsilon 0 to where its delta is one of these
 _LAST = (1e-16, 1e-13, 1e-10, 1e-7, 1e-4, 1e-2)
@@ -108,13 +108,7 @@ class PrivateSelection(Symmetric):
     def _curve(self, relation: str) -> tuple[FromProfile, FromTables]:
         """The bound of the best run as a mechanism, and an attack on it; found once for each relation."""
         leaves, tree = jax.tree.flatten(self)
-        both = {
-            "add": "add_or_remove",
-            "remove": "add_or_remove",
-            "zero_out": "replace_special",
-            "fill_in": "replace_special",
-        }
-        relation = both.get(relation, relation)
+        relation = BOTH.get(relation, relation)
         arrays = [np.asarray(leaf) for leaf in leaves]
         # An object that is no number is a key itself: the bytes of its address may be another's later.
         key = (relation, tree, *(x.item() if x.dtype == object else (x.shape, x.tobytes()) for x in arrays))

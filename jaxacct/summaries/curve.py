@@ -19,7 +19,7 @@ from jaxacct.mechanisms.directions import REVERSED, witness
 ROUNDING = 1e-10  # a share of each number, far above its rounding
 FARTHEST = 600.0  # of the lattice: exp of it is a number
 _ALL_BUT = 1.001  # times the infinite losses, delta where the lattice may end
-_BOTH = {name: both for both, names in BOTH_DIRECTIONS.items() for name in names}
+BOTH = {name: both for both, names in BOTH_DIRECTIONS.items() for name in names}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def questions(one: Any, relation: str, steps: ArrayLike = 1, *, joint: bool = Fa
     if _validate.is_traced((one, steps)):
         raise ValueError("mechanism must have concrete parameters, got traced ones")
     if isinstance(one, Mechanism):
-        both = _BOTH.get(relation, relation)
+        both = BOTH.get(relation, relation)
         alone = [relation, REVERSED[relation]] if relation in REVERSED else [relation]
         names = [both] if joint else BOTH_DIRECTIONS.get(relation, alone)
         return Questions(

@@ -125,7 +125,8 @@ class _Points(NamedTuple):
 
 def _of_points(points: _Points, aside: float) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """A little more than the mu that the points ask for, the cells in which it is too small, and its regret."""
-    most = _at_points(points, aside)
+    _, high = _reached(points.at, _log(points.upper), 0, _counts(points.upper, aside))
+    most = np.exp(high) * (1.0 + _MARGIN)
     return most, _fails(most, points, aside), _regret(most, points)
 
 
@@ -169,12 +170,6 @@ def _refuted(points: _Points, nearest: Array, aside: float) -> Array:
     lower = np.concatenate([points.lower, np.full_like(nearest, aside)[None]])
     low, _ = _reached(at, _log(lower * (1.0 - ROUNDING)), 1, known)
     return np.where(low > _LEAST, np.exp(low), 0.0)
-
-
-def _at_points(points: _Points, aside: float) -> Array:
-    """A little more than the least mu whose delta is above the run's at all points."""
-    _, high = _reached(points.at, _log(points.upper), 0, _counts(points.upper, aside))
-    return np.exp(high) * (1.0 + _MARGIN)
 
 
 def _counts(upper: Array, aside: float) -> Array:

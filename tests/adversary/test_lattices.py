@@ -62,8 +62,6 @@ def test_continuous_queries_under_budgets_of_every_kind(budget, steps):
     every = jaxacct.delta(CONTINUOUS[1], at, steps=rounds)
     assert np.all(bounds.upper <= every.upper + 1e-9)
     assert np.all(cost.profile().hockey_stick(at) >= bounds.upper - 1e-12)
-    with pytest.raises(ValueError, match=r"epsilon must be lattice points, got 0\.01"):
-        cost.excess(np.array([0.01]), 0)
     if rounds == 2:
         assert is_free(budget, CONTINUOUS, 2, grid=LATTICE).word in ("yes", "undecided")
 
@@ -91,12 +89,12 @@ def test_closures_and_counterexamples_of_continuous_queries():
     found = counterexample(family, 2, grid=LATTICE)
     assert found is not None
     assert 0 < found.excess <= found.cost.upper - found.allowed.lower + 1e-12
-    simulated = found.simulate(40_000, seed=1)
-    assert found.cost.lower - 5 * simulated.error <= simulated.estimate <= found.cost.upper + 5 * simulated.error
     profile = found.profile([found.epsilon])
     assert profile.lower[0] == pytest.approx(found.cost.lower, abs=1e-9)
     with pytest.raises(ValueError, match="epsilon must be within the lattice"):
         found.profile(100.0)
     with pytest.raises(ValueError, match="family must be finite"):
         found.interaction()
+    with pytest.raises(ValueError, match="family must be finite"):
+        found.simulate(10)
     assert float(found.budget().hockey_stick(found.epsilon)) >= found.allowed.lower - 1e-12

@@ -1,6 +1,5 @@
 """Tables of Lemma 1 against brute force over all adaptive analysts in rational arithmetic."""
 
-import itertools
 import math
 from fractions import Fraction as F
 
@@ -78,9 +77,6 @@ def test_the_strategy_attains_the_lower_bound(epsilon):
     gamma = F(math.exp(strategy.epsilon)).limit_denominator(10**9)
     attained = sum(max(p - gamma * q, 0) for p, q in play(0, (0, 0), 0.0, F(1), F(1)))
     assert float(attained) >= found.hockey_stick(strategy.epsilon).lower - 1e-12
-    rows = strategy.intervals(0, (0, 0))
-    assert all(a.high < b.low for a, b in itertools.pairwise(rows))
-    assert strategy.query(0, (0, 0), 0.0) in {r.query for r in rows if r.low <= 1e-12 and r.high >= -1e-12}
 
 
 def test_continuous_queries_are_enclosed_by_their_composition():
@@ -111,11 +107,7 @@ def test_losses_off_the_lattice_and_beyond_it_stay_enclosed():
     np.testing.assert_allclose(fine.upper, fine.lower, atol=1e-12)
 
 
-def test_progress_and_errors():
-    seen = []
-    worst_case(Rule.unrestricted([TWO]), 12, grid=GRID, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (12, 12)
-    assert seen == sorted(seen)
+def test_errors():
     with pytest.raises(ValueError, match="queries must have at least one member"):
         worst_case(Rule.unrestricted([]), 2)
     with pytest.raises(ValueError, match=r"rounds must be a whole number .* got 0"):

@@ -56,9 +56,8 @@ def test_true_positive_rates_are_above_a_gaussian_s_and_near_them():
     assert np.all(found >= exact)
     np.testing.assert_allclose(found, exact, atol=5e-3)
     assert accountant.get_true_positive_rates(0.1) == found[2]
-    assert accountant.get_gdp_parameter_estimate() == pytest.approx(4.0, abs=0.05)
     assert interop.Accountant().get_true_positive_rates(0.5) == pytest.approx(0.5)
-    assert interop.Accountant().compose(dp.NonPrivateDpEvent()).get_gdp_parameter_estimate() == math.inf
+    assert interop.Accountant().compose(dp.NonPrivateDpEvent()).get_true_positive_rates(0.0) == 1.0
     with pytest.raises(ValueError, match="false_positive_rates must"):
         accountant.get_true_positive_rates(1.5)
 

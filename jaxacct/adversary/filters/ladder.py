@@ -11,6 +11,7 @@ Bernoullis (Theorem 16), T answers in all, and the whole is dominated by their p
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.profile import FromProfile
@@ -143,46 +145,20 @@ def closed_form(epsilon: float, delta: float, rounds: int) -> tuple[float, float
     return (1 + r) * epsilon * up, ((1 + 2 * r) * delta - math.log1p(-delta / h)) * up
 
 
-class Law(NamedTuple):
-    """A law of losses above 0, rising, whose hockey stick next to a failure is a bound.
-
-    Attributes:
-        losses: shape ``(n,)``.
-        above: masses from each loss on, in sum; shape ``(n + 1,)``.
-        tilted: the same of masses times exp(-loss).
-        failure: added to the hockey stick, the rounding of the masses included.
-    """
-
-    losses: np.ndarray
-    above: np.ndarray
-    tilted: np.ndarray
-    failure: float
-
-    def delta(self, epsilon: np.ndarray) -> np.ndarray:
-        """The bound at ``epsilon`` >= 0, rounded up; shape of ``epsilon``."""
-        at = np.minimum(epsilon, min(self.losses[-1], 700.0))  # beyond, the exponential overflows
-        first = np.searchsorted(self.losses, at, side="right")
-        value = self.above[first] - np.exp(at) * self.tilted[first]
-        # A sum of n terms is off by n units of itself, and so is the other one.
-        return inflated(np.maximum(value, 0.0) + 8.0 * EPS * (self.losses.size + 8) * self.above[first], 1e-9) + (
-            self.failure
-        )
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class LadderGuarantee:
     """The best of Theorem 9 in closed form and of products of responses on lattices.
 
     Attributes:
         closed: (epsilon', delta') of Theorem 9 or 15.
-        laws: of the products. The natural filter has one for each of several ladders, and that of T queries of which
-            each is (epsilon, delta)-DP.
+        laws: of the products, and what is added to their delta. The natural filter has one for each of several ladders,
+            and that of T queries of which each is (epsilon, delta)-DP.
         statement: the theorem and its assumptions.
         is_bound: always True.
     """
 
     closed: tuple[float, float]
-    laws: list[Law]
+    laws: list[tuple[PLD, float]]
     statement: str
     is_bound: bool = True
 
@@ -191,8 +167,8 @@ class LadderGuarantee:
         _validate.nonnegative(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
         found = np.where(at >= self.closed[0], min(self.closed[1], 1.0), 1.0)
-        for law in self.laws:
-            found = np.minimum(found, law.delta(at))
+        for law, failure in self.laws:
+            found = np.minimum(found, inflated(np.asarray(law.hockey_stick(at)) + failure, EPS))
         return _float64(found)
 
     def epsilon(self, delta: ArrayLike) -> Array:
@@ -210,13 +186,13 @@ class LadderGuarantee:
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as elsewhere."""
-        ends = [self.closed[0], *(float(law.losses[-1]) for law in self.laws)]
+        ends = [self.closed[0], *(float(law.grid.losses[-1]) for law, _ in self.laws)]
         epsilons = np.unique([*np.linspace(0.0, min(self._highest(), 600.0), 800), *np.minimum(ends, 600.0)])
         return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
 
     def _highest(self) -> float:
         """An epsilon from which on delta no longer falls."""
-        return max([self.closed[0], *(float(law.losses[-1]) for law in self.laws)])
+        return max([self.closed[0], *(float(law.grid.losses[-1]) for law, _ in self.laws)])
 
 
 @in_float64
@@ -224,38 +200,19 @@ def _float64(value: np.ndarray) -> Array:
     return on_device(np.asarray(value, np.float64))
 
 
-def product_law(bands: Ladder) -> Law:
-    """The law of prod_(i<k) RR(e_i)^n_i; where its lattice were too long, the largest loss alone.
-
-    By one inverse FFT of the product of (p e^(iw) + (1 - p) e^(-iw))^n, each factor good to 16 n units of itself. So
-    the masses are off by that share of their Euclidean norm, and a sum of N of them by sqrt(N) as much. The transform
-    itself is off by 8 units a level (docs/proofs/fft.md, lemma 1); 128 are charged.
-    """
+def product_law(bands: Ladder) -> PLD:
+    """The law of prod_(i<k) RR(e_i)^n_i on the lattice of its losses; one response at their sum, were it too long."""
     asked = np.flatnonzero(bands.answers)
-    finite, answers = bands.epsilons[asked], bands.answers[asked]
-    strides = np.rint(finite / finite[0]).astype(np.int64)
-    reach = int(np.sum(strides * answers))
-    size = 1 << (2 * reach + 1).bit_length()
-    if size > _MOST:
-        most = np.array([inflated(reach * finite[0], 8.0 * EPS)])
-        return _law(most, np.ones(1), bands.failure)
-    frequency = np.arange(size // 2 + 1)
-    log = np.zeros(frequency.size, complex)
-    for stride, epsilon, count in zip(strides, finite, answers, strict=True):
-        # exp(-i w stride) with w = 2 pi f / size, reduced exactly before the cosine is taken.
-        angle = 2.0 * np.pi / size * ((frequency * stride) % size)
-        p = 1.0 / (1.0 + np.exp(-epsilon))
-        log = log + count * np.log(np.cos(angle) - 1j * (2.0 * p - 1.0) * np.sin(angle) + 0j)
-    masses = np.fft.irfft(np.exp(log), size)
-    relative = (16.0 * float(np.sum(answers)) + 64.0 * math.log2(size)) * EPS
-    error = math.sqrt(size) * float(np.linalg.norm(masses)) * relative * 2.0
-    # Losses below 0 stand at the end of the transform, and no hockey stick from 1 on sees them.
-    return _law(np.arange(1, reach + 1) * finite[0], np.maximum(masses[1 : reach + 1], 0.0), bands.failure + error)
-
-
-def _law(losses: np.ndarray, masses: np.ndarray, failure: float) -> Law:
-    above, tilted = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (masses, masses * np.exp(-losses)))
-    return Law(losses, above, tilted, failure)
+    ends, answers = bands.epsilons[asked], bands.answers[asked]
+    if np.sum(ends * answers) > _MOST * ends[0]:
+        ends, answers = np.array([inflated(np.sum(ends * answers), 8.0 * EPS * ends.size)]), np.ones(1, int)
+    laws = []
+    for end, count in zip(ends, answers, strict=True):
+        reach = round(float(end / ends[0]))
+        masses = np.zeros(2 * reach + 1)
+        masses[[0, -1]] = 1.0 / (1.0 + np.exp([end, -end]))
+        laws.append(PLD.from_masses(masses, LossGrid(float(ends[0]), -reach, masses.size)).self_compose(int(count)))
+    return functools.reduce(PLD.compose, laws)
 
 
 _TOPS = (1.25, 1.5, 2.0, 3.0, 6.0)
@@ -271,5 +228,5 @@ def guarantee_of(epsilon: float, delta: float, rounds: int, statement: str, *, n
     if natural:
         revealed = inflated(-math.expm1(rounds * math.log1p(-delta)), 8.0 * EPS)
         bands.append(Ladder(np.array([epsilon, np.inf]), np.array([rounds, delta]), np.array([rounds]), revealed))
-    laws = [product_law(one) for one in bands if one.failure < 1.0]
+    laws = [(product_law(one), one.failure) for one in bands if one.failure < 1.0]
     return LadderGuarantee(closed_form(epsilon, delta, rounds), laws, statement)

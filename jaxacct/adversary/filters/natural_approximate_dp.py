@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -13,7 +12,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
-from jaxacct._numerics.pytree import replaced, unchecked
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._types import Bool, Float
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
@@ -84,8 +83,7 @@ class NaturalApproximateDPFilter(BaseFilter):
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
-            query: a mechanism or upper curve, or the result of `prepare`. A `PLD` on this filter's grid is charged as
-                it is, and for whatever its reversal has more of.
+            query: a mechanism or upper curve, or the result of `prepare`.
             state: from `init` or `update`.
 
         Returns:
@@ -95,10 +93,8 @@ class NaturalApproximateDPFilter(BaseFilter):
         Raises:
             ValueError: see `prepare`.
         """
-        here = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
-        law: PLD = query if here else self.prepare(query)
-        law = law if isinstance(law, SymmetricLaw) else _for_both(law)
-        return _update(law, state, self.parameters, self.grid)
+        prepared = isinstance(query, SymmetricLaw) and query.grid == self.grid
+        return _update(query if prepared else self.prepare(query), state, self.parameters, self.grid)
 
     @amounts.rounded(up=True)
     def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
@@ -119,24 +115,6 @@ class NaturalApproximateDPFilter(BaseFilter):
     def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
         """`spent` over delta, rounded up, in the caller's float type."""
         return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
-
-
-@in_float64
-def _for_both(law: PLD) -> PLD:
-    """The law with an atom at infinity for all that its reversal has more of: it dominates both at every epsilon.
-
-    The rounding of the sums is charged as well: 4e-12 on 4,097 points, of a law that is symmetric too.
-    """
-    law, grid = law.float64(), law.grid
-    xp, masses, infinite = floats(law.masses, law.infinity_mass)
-    there = -2 * grid.lowest - np.arange(grid.size)
-    inside = (there >= 0) & (there < grid.size)
-    q = masses * np.exp(-grid.losses)
-    turned = xp.where(inside, q[np.clip(there, 0, grid.size - 1)], 0.0)
-    singular = xp.maximum(1.0 - q.sum() - infinite, 0.0)
-    more = xp.maximum(turned - masses, 0.0).sum() + (q.sum() - turned.sum()) + singular
-    doubt = 2.0**-52 * (16.0 + 4.0 * grid.size)
-    return replaced(law, masses=masses, infinity_mass=infinite + (more + doubt))
 
 
 @in_float64

@@ -8,11 +8,8 @@ rule (Lemma 3), its tails (Lemma 4), and how fast the moments fall with the imag
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple, TypeVar
-
-import numpy as np
 
 from jaxacct.certificates.balls import (
     acb,
@@ -35,10 +32,8 @@ from jaxacct.certificates.transforms import Transform
 _Ball = TypeVar("_Ball", arb, acb)
 _ANGLES = (0.15, 0.4, 0.9, 1.6, 2.4)
 _BOXES = 160
-_ENOUGH = 150.0  # of the modulus' logarithm after all steps: no better bound is needed
 _MOST_POINTS = 60_000
 _MOST_PRODUCTS = 30_000_000
-_SHARES = (0.02, 0.08, 0.16, 0.3, 0.5, 0.7, 0.84, 0.92, 0.98)
 
 
 def normal_delta(law: Normal, epsilon: arb) -> arb:
@@ -106,12 +101,6 @@ class _Shape:
         """The likelihood ratio g / h at ``x``."""
         return self.above(x) / self.below(x) if self.apart else self.above(x)
 
-    def slopes(self, x: arb) -> tuple[arb, arb]:
-        """The derivatives of log g, which rises with x, and of -log h, which falls."""
-        rises = sum((w * m * (m * x - m * m / 2).exp() for w, m in self.parts), arb(0))
-        falls = sum((w * m * (-m * x - m * m / 2).exp() for w, m in self.base), arb(0))
-        return rises / self.above(x), falls / self.below(x)
-
     def size(self, rho: arb, x: acb) -> tuple[arb, arb]:
         """The logarithm of |g^rho h^(1 - rho)| and the argument of g / h."""
         log, other = self.above(x).log(), self.below(x).log()
@@ -135,14 +124,13 @@ class _Rule(NamedTuple):
 class MixtureTransform(Transform):
     """The moments of a mixture, in one direction."""
 
-    def __init__(self, law: Mixture, reverse: bool, steps: int = 1) -> None:
-        self.shape, self.reverse, self.steps = _Shape(law), reverse, steps
+    def __init__(self, law: Mixture, reverse: bool) -> None:
+        self.shape, self.reverse = _Shape(law), reverse
         lost = ball(law.lost)
         if reverse:
             self.lost_beneath = lost
         else:
             self.finite, self.lost = 1 - lost, lost
-        self._cells: dict[tuple[int, ...], list[list[tuple[arb, arb]]]] = {}
         self._moments: dict[tuple[int, ...], arb] = {}
         self._boxes: dict[tuple[tuple[int, ...], float], tuple[list[tuple[arb, arb]], arb]] = {}
 
@@ -217,15 +205,11 @@ class MixtureTransform(Transform):
         return ends[0], ends[1], 2 * beyond
 
     def limit(self, c: arb, y: arb) -> arb:
-        """It falls as the density of the loss is smooth."""
+        """It falls as the integrals along lines above the real one do."""
         rho = self._power(c)
-        whole = self.moment(c)
+        best = whole = self.moment(c)
         if not y > 0:
             return whole
-        gaps = [sum((mass * _room(y * w / 2) for mass, w in cells), arb(0)) for cells in self._layers(rho)]
-        best = (whole - max(gaps, key=float)).abs_upper()
-        if math.log(float(best / whole)) * self.steps < -_ENOUGH:
-            return best
         for angle in _ANGLES:
             # What no saddle point is near is not tried: the modulus of O's density grows with the square.
             shift = angle / float(self.shape.largest)
@@ -233,35 +217,6 @@ class MixtureTransform(Transform):
                 shifted = self._shifted(rho, y, shift)
                 best = shifted if shifted < best else best
         return best
-
-    def _layers(self, rho: arb) -> list[list[tuple[arb, arb]]]:
-        """Uniform laws beneath the loss's weighted density: (mass, width) of disjoint ones, in two ways."""
-        key = key_of(rho)
-        if key not in self._cells:
-            with ctx.workprec(64):
-                rule = self._rule(rho, arb(0))
-                weights = np.array([float(w) for w in rule.weights])
-                # Places up to which these shares of all weights lie.
-                places = np.searchsorted(np.cumsum(weights), np.multiply(_SHARES, math.fsum(weights)))
-                x = [float(rule.nodes[k]) for k in places]
-                ways = [[(x[2], x[6])], list(itertools.pairwise(x))]
-                self._cells[key] = [[self._layer(rho, a, b) for a, b in way if b > a] for way in ways]
-        return self._cells[key]
-
-    def _layer(self, rho: arb, start: float, stop: float) -> tuple[arb, arb]:
-        least, boxes = arb("inf"), 24
-        for k in range(boxes):
-            a, b = (ball(start + (stop - start) * (k + j) / boxes) for j in (0, 1))
-            x = a.union(b)
-            ratio = self.shape.ratio(a).union(self.shape.ratio(b))  # it rises
-            rises, falls = (one.union(other) for one, other in zip(*map(self.shape.slopes, (a, b)), strict=True))
-            base = self.shape.below(a).union(self.shape.below(b))
-            density = (rho * ratio.log() - x * x / 2).exp() * base / ((2 * arb.pi()).sqrt() * (rises + falls))
-            low = density.lower()
-            least = least if least < low else low
-        width = self.shape.ratio(ball(stop)).log() - self.shape.ratio(ball(start)).log()
-        width = positive_part(width.lower())
-        return positive_part(least) * width, width
 
     def _shifted(self, rho: arb, y: arb, shift: float) -> arb:
         """The integral of the modulus at ``y`` along a line above the real one, from above."""
@@ -290,9 +245,3 @@ class MixtureTransform(Transform):
         for power, most in zip((rho, 1 - rho), self.shape.farthest, strict=True):
             found *= arb(1) if power >= 0 else (a * most / 2).cos() ** power
         return found
-
-
-def _room(v: arb) -> arb:
-    """1 less the greatest |sin(t) / t| of all t >= ``v``, from below; it is increasing up to 2.4, 0.718 from there."""
-    v = v if v < arb("2.4") else arb("2.4")
-    return positive_part(1 - v.sin() / v)

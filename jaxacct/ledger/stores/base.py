@@ -6,6 +6,7 @@ writers queue for, with the last record's number and hash and the filter's state
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ class Sql(Protocol):
         ...
 
 
-class Store(Protocol):
+class Store(abc.ABC):
     """A database: how transactions begin, and what it calls its types. Its errors are `LedgerError`."""
 
     integer: str
@@ -50,33 +51,32 @@ class Store(Protocol):
     timeout: float
     guards: tuple[str, ...]
 
+    @abc.abstractmethod
     def exists(self) -> bool:
         """Whether a ledger is there."""
-        ...
 
     def elsewhere(self) -> str:
         """Where ledgers are that this one might have been meant to be, in words; empty if nothing is known."""
-        ...
+        return ""
 
+    @abc.abstractmethod
     def create(self, body: str, digest: str, state: str) -> bool:
         """Makes the tables with record 0, in one step; False where somebody was faster."""
-        ...
 
+    @abc.abstractmethod
     def transaction(self, *, write: bool) -> contextlib.AbstractContextManager[Sql]:
         """Everything or nothing; writers come one after the other."""
-        ...
 
     def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
         """A copy under another name; it gets the name ``target`` at the end of the block."""
-        ...
+        raise ValueError(f"target must be of a ledger in a file, and {self} is on a server: use its backups (pg_dump)")
 
+    @abc.abstractmethod
     def check(self, sql: Sql) -> None:
         """The database's own test of its pages."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # nothing, where nothing is open between two calls
         """Closes all connections; the next use opens new ones."""
-        ...
 
 
 class Head(NamedTuple):

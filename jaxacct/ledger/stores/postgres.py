@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxacct.ledger.errors import (
@@ -23,7 +22,7 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.stores import base as _store
-from jaxacct.ledger.stores.base import Row, Sql
+from jaxacct.ledger.stores.base import Row, Sql, Store
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -69,7 +68,7 @@ _REFUSAL = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
 _GUARD = f"jaxacct_records: jaxacct_append_only (58O) {_REFUSAL}"  # 58: before update, delete, truncate; O: it fires
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A ledger in a PostgreSQL database, as the module describes."""
 
     integer = "BIGINT"
@@ -146,10 +145,6 @@ class PostgresStore:
                 # Whatever the server's default is: a charge is on the disk before anybody releases.
                 sql(_SYNCHRONOUS)
             yield sql
-
-    def copied(self, target: Path) -> contextlib.AbstractContextManager[Path]:
-        """A server makes its own backups."""
-        raise ValueError(f"target must be of a ledger in a file, and {self} is on a server: use its backups (pg_dump)")
 
     def check(self, sql: Sql) -> None:
         """The guard and nothing else acts on the tables; a server set up with checksums checks its pages itself."""

@@ -34,7 +34,7 @@ from jaxacct.ledger.errors import (
 )
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores import lock as _lock
-from jaxacct.ledger.stores.base import Head, Row, Sql
+from jaxacct.ledger.stores.base import Head, Row, Sql, Store
 from jaxacct.ledger.stores.names import has_one_name
 
 _CODES: dict[int, type[LedgerError]] = {
@@ -65,7 +65,7 @@ class _OtherMode(LedgerUnavailable):
     """The file is not in the mode in which ledgers are kept."""
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """A ledger in one SQLite file, as the module describes."""
 
     integer = "INTEGER"
@@ -108,10 +108,6 @@ class SqliteStore:
             if self.path.stat().st_size == 0:
                 raise LedgerCorrupted(f"{self} is empty: it has lost what it held, or never was a ledger")
             return True
-
-    def elsewhere(self) -> str:
-        """Returns an empty text: nothing is known beside the file."""
-        return ""
 
     def create(self, body: str, digest: str, state: str) -> bool:
         """Makes the whole file under another name, then links it to its own: no half-made ledger is ever seen."""
@@ -176,9 +172,6 @@ class SqliteStore:
             raise LedgerTampered(
                 f"{self} has lost a table or a guard of its own, or holds another: {min(found ^ made)!r:.200}"
             )
-
-    def close(self) -> None:
-        """Nothing is open between two calls."""
 
     def _beside(self, end: str) -> pathlib.Path:
         return self.path.with_name(self.path.name + end)
@@ -290,9 +283,8 @@ def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connect
         for pragma in _SAFE if mode == "ro" else _SAFE + _DURABLE:
             connection.execute(f"PRAGMA {pragma}")
         # A file that another program has put into WAL mode is put back by whoever may write.
-        found = connection.execute("PRAGMA journal_mode" if mode == "ro" else "PRAGMA journal_mode=DELETE").fetchone()[
-            0
-        ]
+        wanted = "PRAGMA journal_mode" if mode == "ro" else "PRAGMA journal_mode=DELETE"
+        (found,) = connection.execute(wanted).fetchone()
         if found != "delete":
             raise _OtherMode(f"{path} must have a rollback journal, and another program has put it into mode {found}")
     except BaseException:

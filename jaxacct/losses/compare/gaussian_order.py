@@ -11,7 +11,7 @@ import scipy.special
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, iterated, repeated
+from jaxacct._numerics.arrays import Array, Real, array_module, iterated, repeated
 from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, quiet_float64, rows
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import unchecked
@@ -152,21 +152,26 @@ def _exactly(mechanism: Mechanism, relation: str) -> MuRange | None:
 
 
 @compiled()
-def dominating_mu(widths: Array, drops: Array, delta: Array) -> Array:
+def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, side: Real = 1.0) -> Array:
+    """The least mu whose curve, with ``delta`` aside, dominates a trade-off curve; rounded up, or down with side -1.
+
+    Widths and drops are off by a relative ``error`` at most.
+    """
     xp, n = array_module(widths, drops, delta), widths.shape[-1]
-    up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
+    off = side * (error + 4.0 * n * EPS)
+    up, down = 1.0 + off, 1.0 - off
     # Vertices between segments; those among the steep ones from the left, the others from the right.
     steep = drops > widths
     kept = 1.0 - delta
 
-    def quantile(x: Array, side: float) -> Array:
+    def quantile(x: Array, side: Real) -> Array:
         z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
     def need(small: Array, other: Array) -> Array:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept
-        mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
+        mu = quantile(left, side) - quantile(other * down / kept, -side)
         # Nothing left after delta: the vertex is the approximate curve's own atom.
         return xp.where((small * up <= delta) | (other * down >= kept), -np.inf, mu)
 
