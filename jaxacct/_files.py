@@ -36,7 +36,8 @@ def refuse_special(path: str | os.PathLike[str], what: str) -> None:
     """Raises ValueError where ``path`` exists and is no regular file: a folder, pipe, device, a link to one."""
     mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
-        raise ValueError(f"{what} must be a regular file, got {path}, which is {_KINDS.get(stat.S_IFMT(mode), 'none')}")
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise ValueError(f"{what} must be a regular file, got {path}, which is {kind}")
 
 
 def refuse_special_in(folder: Path, what: str) -> None:
@@ -90,12 +91,3 @@ def _mode(path: str | os.PathLike[str]) -> int | None:
         return os.stat(path).st_mode
     except FileNotFoundError:
         return None
-
-
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -112,8 +113,7 @@ def calibrate(
     _validate.one_of(("smallest", "largest"), seek=seek)
     _validate.one_of(("raise", "nan"), unreachable=unreachable)
     _validate.one_of(RELATIONS, relation=relation)
-    if not isinstance(whole, bool | np.bool_):
-        raise ValueError(f"whole must be True or False, got {whole!r}")
+    _validate.truth(whole=whole)
     _validate.number(tolerance=tolerance)
     if not callable(steps):
         _validate.numbers(steps=steps)
@@ -131,30 +131,24 @@ def calibrate(
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )
 
-    def asked_of(parameter: np.ndarray) -> tuple[Mechanism, ArrayLike]:
-        """The mechanism and how often it runs."""
+    def ask(question: Callable[..., accounting.Bounds], parameter: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Bounds of ``question`` about the mechanisms of ``parameter``, lower and upper ones."""
         shaped = parameter.reshape(shape)
-        return make(shaped), runs(shaped)
-
-    def query(parameter: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        limit = np.where(asked, goal_delta, np.inf).reshape(shape)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds on the way; the result says what is left
-            made, count = asked_of(parameter)
-            bounds = delta_beside(limit, made, goal_epsilon.reshape(shape), steps=count, relation=relation)
-        if np.shape(bounds.upper) != shape:
-            raise ValueError(f"make must return mechanisms of shape {shape}, got {np.shape(bounds.upper)}")
-        return np.reshape(bounds.lower, -1), np.reshape(bounds.upper, -1)
+            found = question(make(shaped), target.reshape(shape), steps=runs(shaped), relation=relation)
+        if np.shape(found.upper) != shape:
+            raise ValueError(f"make must return mechanisms of shape {shape}, got {np.shape(found.upper)}")
+        return np.reshape(found, (2, -1))
+
+    def query(parameter: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        limit = np.where(asked, goal_delta, np.inf).reshape(shape)
+        return ask(functools.partial(delta_beside, limit), parameter, goal_epsilon)
 
     def confirmed(parameter: np.ndarray, asked: np.ndarray) -> np.ndarray:
         """Where `jaxacct.epsilon` says the same; its bounds may be a little wider than those of delta."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            made, count = asked_of(parameter)
-            # A delta of 1 has its answer at once.
-            at = np.where(asked, goal_delta, 1.0).reshape(shape)
-            found = accounting.epsilon(made, at, steps=count, relation=relation).upper
-        return np.reshape(found, -1) <= goal_epsilon
+        # A delta of 1 has its answer at once.
+        return ask(accounting.epsilon, parameter, np.where(asked, goal_delta, 1.0))[1] <= goal_epsilon
 
     brackets = Brackets(
         low,
@@ -165,6 +159,7 @@ def calibrate(
         start=np.broadcast_to(first, shape).reshape(-1),
         slope=0.5 if whole else 1.0,
     )
+    more_private = np.fmax if seek == "smallest" else np.fmin  # of two parameters; NaN stands for none
     goal_mu = _log_mu(goal_epsilon, goal_delta)
     found_lower, found_upper, refuted = np.full((3, goal_delta.size), np.nan)
     evaluations = 0
@@ -180,7 +175,7 @@ def calibrate(
                 meets &= ~open_ | confirmed(parameter, open_)
             moved = brackets.observe(parameter, meets, _log_mu(goal_epsilon, nearer) - goal_mu)
             found_lower, found_upper = np.where(moved, lower, found_lower), np.where(moved, upper, found_upper)
-            refuted = _nearer(refuted, np.where(lower > goal_delta, parameter, np.nan), seek)
+            refuted = more_private(refuted, np.where(lower > goal_delta, parameter, np.nan))
             evaluations += 1
             if progress is not None:
                 progress(int(brackets.settled.sum()), goal_delta.size)
@@ -199,17 +194,12 @@ def calibrate(
         if open_.any():
             parameter = np.where(open_, _less_private(answer, reach, low, high, seek, whole), brackets.meeting)
             lower, _ = query(parameter, open_)
-            refuted = _nearer(refuted, np.where(open_ & (lower > goal_delta), parameter, np.nan), seek)
+            refuted = more_private(refuted, np.where(open_ & (lower > goal_delta), parameter, np.nan))
             evaluations += 1
     _warn_if_loose(answer, refuted, searched & ~_near(answer, refuted, max(_LOOSE, 4.0 * tolerance), whole))
     shaped = lambda x: x.reshape(shape)[()]  # noqa: E731
     bounds = accounting.Bounds(shaped(found_lower), shaped(found_upper))
     return Calibration(shaped(answer), bounds, shaped(refuted), evaluations)
-
-
-def _nearer(known: np.ndarray, new: np.ndarray, seek: str) -> np.ndarray:
-    """The more private of two parameters that were refuted; NaN stands for none."""
-    return (np.fmax if seek == "smallest" else np.fmin)(known, new)
 
 
 def _near(answer: np.ndarray, refuted: np.ndarray, reach: float, whole: bool) -> np.ndarray:

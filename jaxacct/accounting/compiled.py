@@ -80,10 +80,6 @@ def _without_tables(mechanism: Mechanism, above: bool) -> Mechanism:
     return found if above else mechanism
 
 
-def _is_single(batch: Batch) -> bool:
-    return batch.most == 1.0 and len(batch.query[0]) == 1
-
-
 def _compiled_slopes(
     question: Question,
     constants: tuple[Array, ...],
@@ -106,7 +102,7 @@ def _compiled_slopes(
     # In `shard_map`, what is the same on all devices has a derivative on each of them here.
     spread, at = alike(([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers], at), numbers)
     (pairs, counts), pull = jax.vjp(parts, *spread)
-    if _is_single(batch):
+    if batch.most == 1.0 and len(pairs) == 1:
         (pair,) = pairs
         per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]

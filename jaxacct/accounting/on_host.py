@@ -73,7 +73,6 @@ def _slopes(
     inside = np.isfinite(at) & ((at > 0) | (question.kind == "delta"))
     if question.kind == "epsilon":  # at a delta of 0 the answer is the largest loss, and not on the curve
         inside &= batch.query[2][rows] > LEAST_DELTA
-    at = np.where(inside, at, 1.0)
 
     def parts(place: int | None = None, factor: float = 1.0) -> _Parts:
         """Pairs and counts of the worse direction, with one of the numbers multiplied."""
@@ -82,41 +81,20 @@ def _slopes(
             query = Batch.of(*question.asked(constants, moved), question.relation, np).query
         return jax.tree.map(lambda x: x[rows], query[:2])
 
-    pairs, counts = parts()
+    curve = _Derivatives(parts, np.where(inside, at, 1.0))
     if question.kind == "epsilon":
-        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), np.asarray(batch.query[2][rows]))
-    read = _one_run if _once(counts).all() else _composed
-    per_epsilon, slope_in = _by_laws_too(*read(parts, pairs, counts, at), parts, pairs, counts, at)
-    per_epsilon = per_epsilon.reshape(shape)
+        curve.to_root(np.broadcast_to(found.lower, shape).ravel(), np.asarray(batch.query[2][rows]))
+    per_epsilon = curve.in_epsilon().reshape(shape)
     slopes = []
     for place, (leaf, is_wanted) in enumerate(zip(np.flatnonzero(question.traced), wanted, strict=True)):
         if not is_wanted:
             continue
         own = leaf == question.target
-        value = 0.0 if own else slope_in(place).reshape(shape) / np.broadcast_to(numbers[place], shape)
+        value = 0.0 if own else curve.in_number(place).reshape(shape) / np.broadcast_to(numbers[place], shape)
         value = implicit(question.kind, value, per_epsilon, own, np)
         value = np.where(inside.reshape(shape) & np.isfinite(value), value, np.nan)
         slopes.append(np.where(found.upper == 0.0, 0.0, value))
     return slopes
-
-
-def _at_root(
-    pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray, lower: np.ndarray, goal: np.ndarray
-) -> np.ndarray:
-    """A better epsilon where bounds of it are wide: a step of Newton's method."""
-    wide = (at - lower > _NARROW * at) & ~_once(counts)
-    if not wide.any() or not has_derivatives(pairs):
-        return at
-    values, slope = (x[wide] for x in _by_transforms(pairs, counts, at))
-    root = np.clip(at[wide] - (values - goal[wide]) / slope, lower[wide], at[wide])
-    at = at.copy()
-    at[wide] = np.where(np.isfinite(root), root, at[wide])
-    return at
-
-
-def _once(counts: list[np.ndarray]) -> np.ndarray:
-    """Which settings are one run."""
-    return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
 
 
 def implicit(kind: str, slope: Real, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Real:
@@ -126,114 +104,86 @@ def implicit(kind: str, slope: Real, per_epsilon: Array, is_target: bool, xp: Mo
     return (float(is_target) - slope) / xp.where(per_epsilon < 0, per_epsilon, np.nan)
 
 
-def _one_run(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
-    """The derivative in epsilon, and a function for those in the logarithm of a number, of one run of any pair.
+class _Derivatives:
+    """Derivatives of delta at an epsilon ``at`` for each setting.
 
-    By differences of its curve.
+    One run of any pair has them by differences of its curve, compositions of which the transforms are known by
+    differences along a fixed contour, and what these do not say by differences of composed laws.
     """
-    (pair,), (count,) = pairs, counts
-    # The best event {L > epsilon} may be held fixed.
-    per_epsilon = -np.exp(at) * pair.tails(column(at)).q_above[..., 0]
 
-    def slope_in(place: int) -> np.ndarray:
-        slope = np.full(at.shape, np.nan)
-        if np.any(parts(place, 1.0 + _STEPS[0])[1][0] != count):
-            return slope  # the number of runs moves, and one run knows of no other
-        value = functools.cache(lambda factor: single_value(parts(place, factor)[0][0], at))
-        for step in _STEPS:
-            found, rough = (_difference(value, size) for size in (step, 2.0 * step))
-            agree = np.abs(found - rough) <= _AGREEMENT * np.abs(found)
-            slope = np.where(np.isnan(slope) & agree & (count == 1.0), found, slope)
-            if not np.isnan(slope).any():
-                break
-        return slope
+    def __init__(self, parts: Callable[..., _Parts], at: np.ndarray) -> None:
+        self.parts, self.at = parts, at
+        self.pairs, self.counts = parts()
+        self.once = self.counts[0] == 1.0 if len(self.counts) == 1 else np.zeros(at.shape, bool)
+        self.contour, self.law = functools.cache(self._contour), functools.cache(self._law)
 
-    return np.where(count == 1.0, per_epsilon, np.nan), slope_in
+    def to_root(self, lower: np.ndarray, goal: np.ndarray) -> None:
+        """Puts ``at`` where delta is ``goal``, if bounds of that are wide: a step of Newton's method."""
+        wide = (self.at - lower > _NARROW * self.at) & ~self.once
+        if not wide.any() or not has_derivatives(self.pairs):
+            return
+        values, slope = self._by_transforms()
+        root = np.clip(self.at - (values - goal) / slope, lower, self.at)
+        self.at = np.where(wide & np.isfinite(root), root, self.at)
 
+    def in_epsilon(self) -> np.ndarray:
+        """The derivative in epsilon."""
+        # Of one run the best event {L > epsilon} may be held fixed.
+        one = -np.exp(self.at) * self.pairs[0].tails(column(self.at)).q_above[..., 0] if self.once.any() else np.nan
+        found = np.where(self.once, one, np.nan)
+        if not self.once.all():
+            found = np.where(self.once, found, self._by_transforms().slope)
 
-def _composed(parts: Callable[..., _Parts], pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray):
-    """The same for compositions of which the transforms are known, by differences along a fixed contour."""
-    once = _once(counts)
-    per_epsilon, of_one = _by_transforms(pairs, counts, at).slope, None
-    if once.any():
-        alone, of_one = _one_run(parts, pairs, counts, at)
-        per_epsilon = np.where(once, alone, per_epsilon)
+        def by_law(row: int) -> np.ndarray:
+            values = lambda factor: self.law(row).at(self.law(row).runs, float(self.at[row]) * factor)  # noqa: E731
+            return _difference(values, _STEPS[0]) / self.at[row]
 
-    @functools.cache
-    def contour(size: Size, rows: tuple[int, ...]) -> Place:
-        return placed(size, *_grouped(pairs, counts, np.array(rows)), at[np.array(rows)])
+        return self._filled(found, by_law)
 
-    def slope_in(place: int) -> np.ndarray:
+    def in_number(self, place: int) -> np.ndarray:
+        """The derivative in the logarithm of a number."""
+        moved = functools.cache(functools.partial(self.parts, place))
+
         def tried(size: Size, rows: np.ndarray) -> np.ndarray:
-            fixed = contour(size, tuple(rows.tolist()))
-            curve = functools.cache(lambda factor: value(fixed, *_grouped(*parts(place, factor), rows)).delta)
-            slope = np.full(rows.size, np.nan)
-            for step in _STEPS[:2]:
-                found, rough = (_difference(curve, width) for width in (step, 2.0 * step))
-                agree = np.abs(found[0] - rough[0]) <= _AGREEMENT * np.abs(found[0])
-                agree &= np.abs(found[0] - found[1]) <= DIGITS * np.abs(found[0])
-                slope = np.where(np.isnan(slope) & agree, found[0], slope)
-                if not np.isnan(slope).any():
-                    break
-            return slope
+            fixed = self.contour(size, tuple(rows.tolist()))
+            return _agreed(lambda factor: value(fixed, *_grouped(*moved(factor), rows)).delta, _STEPS[:2])
 
-        slope = of_one(place) if of_one is not None else np.full(at.shape, np.nan)
-        return _in_turn(np.where(once, slope, np.nan), ~once, tried)
+        def by_law(row: int) -> np.ndarray:
+            def values(factor: float) -> np.ndarray:
+                same = all(a[row] == b[row] for a, b in zip(moved(factor)[1], self.counts, strict=True))
+                return self.law(row).at(_runs(moved(factor), row), float(self.at[row])) if same else np.full(2, np.nan)
 
-    return per_epsilon, slope_in
+            return _difference(values, _STEPS[0])
 
+        found = np.full(self.at.shape, np.nan)
+        # Where the number of runs moves, one run knows of no other.
+        if self.once.any() and not np.any(moved(1.0 + _STEPS[0])[1][0] != self.counts[0]):
+            one = _agreed(lambda factor: single_value(moved(factor)[0][0], self.at), _STEPS)
+            found = np.where(self.once, one, np.nan)
+        return self._filled(_in_turn(found, ~self.once, tried), by_law)
 
-def _by_laws_too(
-    per_epsilon: Array,
-    slope_in: Callable[[int], np.ndarray],
-    parts: Callable[..., _Parts],
-    pairs: list[Pair],
-    counts: list[np.ndarray],
-    at: np.ndarray,
-) -> tuple[Array, Callable[[int], np.ndarray]]:
-    """The same, and what transforms do not say from differences of composed laws."""
-    smooth = has_derivatives(pairs)
-
-    def runs(moved: _Parts, row: int) -> Runs:
-        return runs_of(*_grouped(*moved, np.array([row])), 0)
-
-    @functools.cache
-    def curve(row: int) -> Curve:
-        return Curve(runs((pairs, counts), row), float(at[row]))
-
-    def filled(slopes: np.ndarray, difference: Callable[[int], np.ndarray]) -> np.ndarray:
-        for row in np.flatnonzero(np.isnan(slopes) & ~_once(counts) & smooth):
-            slopes[row] = extrapolated(difference(int(row)))
+    def _filled(self, slopes: np.ndarray, by_law: Callable[[int], np.ndarray]) -> np.ndarray:
+        """``slopes``, and what composed laws say where they are NaN."""
+        for row in np.flatnonzero(np.isnan(slopes) & ~self.once & has_derivatives(self.pairs)):
+            slopes[row] = extrapolated(by_law(int(row)))
         return slopes
 
-    def in_number(place: int) -> np.ndarray:
-        def of(row: int) -> np.ndarray:
-            def value(factor: float) -> np.ndarray:
-                moved = parts(place, factor)
-                same = all(a[row] == b[row] for a, b in zip(moved[1], counts, strict=True))
-                return curve(row).at(runs(moved, row), float(at[row])) if same else np.full(2, np.nan)
+    def _contour(self, size: Size, rows: tuple[int, ...]) -> Place:
+        return placed(size, *_grouped(self.pairs, self.counts, np.array(rows)), self.at[np.array(rows)])
 
-            return _difference(value, _STEPS[0])
+    def _law(self, row: int) -> Curve:
+        return Curve(_runs((self.pairs, self.counts), row), float(self.at[row]))
 
-        return filled(np.array(slope_in(place)), of)
+    def _by_transforms(self) -> Value:
+        """delta and its derivative in epsilon, NaN where two windows differ."""
 
-    def in_epsilon(row: int) -> np.ndarray:
-        value = lambda factor: curve(row).at(curve(row).runs, float(at[row]) * factor)  # noqa: E731
-        return _difference(value, _STEPS[0]) / at[row]
+        def tried(size: Size, rows: np.ndarray) -> np.ndarray:
+            query = _grouped(self.pairs, self.counts, rows)
+            found = np.stack(value(placed(size, *query, self.at[rows]), *query))  # kinds, windows, settings
+            agree = (np.abs(found[:, 0] - found[:, 1]) <= DIGITS * np.abs(found[:, 0])).all(0)
+            return np.where(agree, found[:, 0], np.nan)
 
-    return filled(np.array(per_epsilon), in_epsilon), in_number
-
-
-def _by_transforms(pairs: list[Pair], counts: list[np.ndarray], at: np.ndarray) -> Value:
-    """delta and its derivative in epsilon, NaN where two windows differ."""
-
-    def tried(size: Size, rows: np.ndarray) -> np.ndarray:
-        query = _grouped(pairs, counts, rows)
-        found = np.stack(value(placed(size, *query, at[rows]), *query))  # kinds, windows, settings
-        agree = (np.abs(found[:, 0] - found[:, 1]) <= DIGITS * np.abs(found[:, 0])).all(0)
-        return np.where(agree, found[:, 0], np.nan)
-
-    return Value(*_in_turn(np.full((2, at.size), np.nan), np.asarray(sum(counts) > 0), tried))
+        return Value(*_in_turn(np.full((2, self.at.size), np.nan), ~self.once & (sum(self.counts) > 0), tried))
 
 
 def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Size, np.ndarray], np.ndarray]) -> np.ndarray:
@@ -249,6 +199,26 @@ def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Size, np.nd
 def _grouped(pairs: list[Pair], counts: list[np.ndarray], rows: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray]:
     """Pairs and counts of some settings, as engines want them."""
     return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # pyright: ignore[reportCallIssue]
+
+
+def _runs(parts: _Parts, row: int) -> Runs:
+    return runs_of(*_grouped(*parts, np.array([row])), 0)
+
+
+def _agreed(curve: Callable[[float], Array], steps: tuple[float, ...]) -> np.ndarray:
+    """The derivative of ``curve`` at 1, or of its first row, by the first step that others agree with; NaN for none.
+
+    Others are twice the step, and the last row.
+    """
+    curve, slope = functools.cache(curve), np.full((), np.nan)
+    for step in steps:
+        found, rough = (np.atleast_2d(_difference(curve, size)) for size in (step, 2.0 * step))
+        agree = np.abs(found[0] - rough[0]) <= _AGREEMENT * np.abs(found[0])
+        agree &= np.abs(found[0] - found[-1]) <= DIGITS * np.abs(found[0])
+        slope = np.where(np.isnan(slope) & agree, found[0], slope)
+        if not np.isnan(slope).any():
+            break
+    return slope
 
 
 def _difference(function: Callable[[float], Array], step: float) -> np.ndarray:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.accounting import Bounds
 
 
 class AttackCalibration(NamedTuple):
@@ -25,8 +26,8 @@ class AttackCalibration(NamedTuple):
 
 
 def calibrate(
-    make: Callable[[float], Any],
-    attack: Callable[..., Any],
+    make: Callable[[float], object],
+    attack: Callable[..., Bounds],
     target: float,
     *arguments: object,
     least: float = 1e-2,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxacct import _validate
-from jaxacct._numerics.rounding import deflated
 from jaxacct._printing import rounded_down
+from jaxacct.accounting.queries import epsilon as epsilons
 from jaxacct.audit import p_values
 from jaxacct.audit.findings import Finding, claim
+from jaxacct.mechanisms import GDP
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon, log_delta_bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,22 +113,7 @@ def one_run(
         confidence=confidence,
         scores=tests,
         epsilon=p_values.largest(lambda at: p_values.approximate_dp(*counted, at, delta) <= significance),
-        gaussian_epsilon=_epsilon_below(mu, delta),
+        gaussian_epsilon=float(epsilons(GDP(mu), delta).lower) if mu else 0.0,
         p_value=p_value,
         certified=certified,
     )
-
-
-def _epsilon_below(mu: float, delta: float) -> float:
-    """The epsilon of mu-GDP at ``delta``, rounded down: mu-GDP is not (that epsilon, delta)-DP, or it is 0."""
-    value, share = float(gdp_epsilon(mu, delta)) if mu else 0.0, 2.0**-46
-    while value > 0.0:
-        value = deflated(value, share)
-        with np.errstate(all="ignore"):
-            if float(log_delta_bounds(np.float64(mu), np.float64(value))[0]) >= math.log(delta) + 4e-16 * abs(
-                math.log(delta)
-            ):
-                break
-        share *= 2.0
-        value = value if share < 1.0 else 0.0
-    return value

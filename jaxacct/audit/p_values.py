@@ -6,7 +6,6 @@ guessed to be in or out, and ``correct`` of the guesses were right. Statements a
 
 from __future__ import annotations
 
-import bisect
 import warnings
 from collections.abc import Callable
 
@@ -103,46 +102,13 @@ def certified(mechanism: Mechanism, steps: int, relation: str) -> Least:
         at = np.linspace(0.0, finite[0] if finite.size else 1.0, _POINTS)
         delta = np.asarray(deltas(mechanism, at, steps=steps, relation=relation).upper)
     ratio = inflated(np.exp(at), 8.0 * EPS)
-    # Of slopes that rise: (p - delta) / ratio from the last epsilon to the first, 1 - delta - ratio (1 - p) back again.
-    kinks, kept = _upper_envelope(np.r_[1.0 / ratio[::-1], ratio], np.r_[(-delta / ratio)[::-1], 1.0 - delta - ratio])
-    falling, lines = at.size, [(float(r), float(d)) for r, d in zip(ratio, delta, strict=True)]
 
     def least(probability: float) -> float:
-        number = kept[bisect.bisect(kinks, probability)]
-        if number < falling:
-            gamma, failed = lines[falling - 1 - number]
-            value = deflated((probability - failed) / gamma, 4.0 * EPS)
-        else:
-            gamma, failed = lines[number - falling]
-            rest = gamma * (1.0 - probability)
-            value = 1.0 - failed - rest - 4.0 * EPS * (1.0 + rest)
-        return max(value, 0.0)
+        rest = ratio * (1.0 - probability)
+        lines = deflated((probability - delta) / ratio, 4.0 * EPS), 1.0 - delta - rest - 4.0 * EPS * (1.0 + rest)
+        return max(float(np.max(lines)), 0.0)
 
     return least
-
-
-def _upper_envelope(slopes: np.ndarray, values: np.ndarray) -> tuple[list[float], list[int]]:
-    """Where the largest of lines changes, and which it is in between; slopes rise. Rough: any line is a lower bound."""
-    kinks: list[float] = []
-    kept: list[int] = []
-    for number in range(slopes.size):
-        while kept:
-            rise, last = slopes[number] - slopes[kept[-1]], kept[-1]
-            at = (
-                (values[last] - values[number]) / rise
-                if rise > 0.0
-                else np.inf * np.sign(values[last] - values[number])
-            )
-            if kinks and at <= kinks[-1]:
-                kinks.pop()
-            elif not kinks and at <= 0.0:
-                pass
-            else:
-                kinks.append(float(at))
-                break
-            kept.pop()
-        kept.append(number)
-    return kinks, kept
 
 
 def largest(refuted: Callable[[float], bool], high: float = 1.0) -> float:

@@ -56,18 +56,20 @@ class Canaries:
         data: pytree of arrays (records + canaries, ...): records and canaries in random order.
         included: (canaries,) bool, NumPy: which canaries are in. The secret that is guessed: neither the step nor
             the scores look at it.
+        examples: the canaries that are the user's own; None for gradient canaries.
+        of_model: the user's loss, along whose gradients those are read.
     """
 
     loss: Callable[[PyTree, PyTree], jax.Array]
     params: PyTree
     data: PyTree
     included: np.ndarray
-    along: Callable[[PyTree, PyTree], jax.Array] = dataclasses.field(repr=False)
-    split: bool = dataclasses.field(repr=False)
+    examples: PyTree = dataclasses.field(repr=False)
+    of_model: Callable[[PyTree, PyTree], jax.Array] = dataclasses.field(repr=False)
 
     def model(self, params: PyTree) -> PyTree:
         """The part of ``params``, or of a tree of their shapes, that is the user's model."""
-        return params["model"] if self.split else params
+        return params["model"] if self.examples is None else params
 
     def init(self) -> Scores:
         """The scores before the first step."""
@@ -80,9 +82,24 @@ class Canaries:
         ``params`` are those that the gradients were taken at.
         """
         _validate.instance(Scores, scores=scores)
-        along = self.along(release, params)
+        along = self._along(release, params)
         change = jnp.where(scores.steps > 0, jnp.square(along - scores.last), 0.0)
         return Scores(scores.total + along, scores.change + change, along, scores.steps + 1)
+
+    def _along(self, release: PyTree, params: PyTree) -> jax.Array:
+        """The length of ``release`` along each canary, (canaries,) float32."""
+        if self.examples is None:
+            return release["canaries"].astype(jnp.float32)
+
+        def one(example: PyTree) -> jax.Array:
+            gradient = jax.grad(self.of_model)(params, example)
+            dot, square = (
+                sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(gradient), strict=True))
+                for tree in (release, gradient)
+            )
+            return jnp.where(square > 0, dot / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0).astype(jnp.float32)
+
+        return jax.lax.map(one, self.examples, batch_size=min(_AT_ONCE, self.included.size))
 
     def optimizer(self, inner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
         """``inner``, with every gradient that it is given observed first; its state is an ``AuditedState``.
@@ -105,7 +122,7 @@ class Canaries:
                 raise ValueError("params must be given to update: scores are read at them, got None")
             scores = self.observe(state.scores, updates, params)
             moved, inner_state = wrapped.update(self.model(updates), state.inner, self.model(params), **more)
-            if self.split:
+            if self.examples is None:
                 moved = {"model": moved, "canaries": jnp.zeros_like(updates["canaries"])}
             return moved, AuditedState(scores, inner_state)
 
@@ -218,46 +235,23 @@ def canaries(
         # Its row is some record's, which its loss does not look at: at a row of zeros a loss may have no gradient.
         extra = jax.tree.map(lambda leaf: jnp.asarray(leaf)[np.arange(count) % records], data)
         params = {"model": params, "canaries": jnp.zeros(count, jnp.float32)}
-
-        def own(params: PyTree, label: jax.Array) -> jax.Array:
-            return length * jnp.vdot(jax.nn.one_hot(label, count, dtype=jnp.float32), params["canaries"])
-
-        def along(release: PyTree, params: object) -> jax.Array:
-            return release["canaries"].astype(jnp.float32)
-
     else:
-        count, extra = _check.rows(examples=examples), jax.tree.map(jnp.asarray, examples)
-        if _validate.shapes(jax.tree.map(lambda leaf: leaf[0], extra)) != _validate.shapes(
-            jax.tree.map(lambda leaf: leaf[0], data)
-        ):
+        count, length = _check.rows(examples=examples), 0.0
+        extra = examples = jax.tree.map(jnp.asarray, examples)
+        found, wanted = (_validate.shapes(jax.tree.map(lambda leaf: leaf[0], tree)) for tree in (extra, data))
+        if found != wanted:
             raise ValueError("examples must be a tree of the shapes of data, but for their number")
-
-        def own(params: PyTree, label: jax.Array) -> jax.Array:
-            return jnp.float32(0.0)
-
-        def along(release: PyTree, params: object) -> jax.Array:
-            return jax.lax.map(lambda row: _along(loss, release, params, row), extra, batch_size=min(_AT_ONCE, count))
-
-    split = number is not None
     included = np.asarray(jax.random.bits(coins, (count,), jnp.uint32) >> 31, bool)
-    number_of = np.arange(count) if split else np.full(count, _RECORD)
+    number_of = np.arange(count) if examples is None else np.full(count, _RECORD)
     labels = np.r_[np.full(records, _RECORD), np.where(included, number_of, _ABSENT)].astype(np.int32)
     places = jax.random.permutation(order, records + count)
     rows = jax.tree.map(lambda some, more: jnp.concatenate([jnp.asarray(some), more])[places], data, extra)
 
     def audited(params: PyTree, example: PyTree) -> jax.Array:
         row, label = example
-        value = loss(params["model"] if split else params, row)
-        return jnp.where(label == _RECORD, value, jnp.where(label == _ABSENT, 0.0, own(params, label)))
+        if examples is not None:
+            return jnp.where(label == _RECORD, loss(params, row), 0.0)
+        own = length * jnp.vdot(jax.nn.one_hot(label, count, dtype=jnp.float32), params["canaries"])
+        return jnp.where(label == _RECORD, loss(params["model"], row), jnp.where(label == _ABSENT, 0.0, own))
 
-    return Canaries(audited, params, (rows, jnp.asarray(labels)[places]), included, along, split)
-
-
-def _along(loss: Callable[[PyTree, PyTree], jax.Array], release: PyTree, params: PyTree, example: PyTree) -> jax.Array:
-    """The length of ``release`` along an example's gradient; 0 if there is none."""
-    gradient = jax.grad(loss)(params, example)
-    dot, square = (
-        sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(gradient), strict=True))
-        for one in (release, gradient)
-    )
-    return jnp.where(square > 0, dot / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0).astype(jnp.float32)
+    return Canaries(audited, params, (rows, jnp.asarray(labels)[places]), included, examples, loss)

@@ -35,7 +35,7 @@ def log_moment(parts: Transforms, c: arb) -> arb:
 def saddle(parts: Transforms, epsilon: arb) -> arb:
     """Where the integrand's modulus on the real line is least, on the side of 1 that suits ``epsilon``.
 
-    Any other number would do: the bounds hold on every line.
+    Every other number would do: the bounds hold on every line.
     """
     with ctx.workprec(64 + growth(parts)):
         at, slope = float(epsilon), 1e-4

@@ -47,7 +47,7 @@ def read_mechanism(written: object) -> Any:
         raise ValueError(f"certificate holds a {name} of other parameters: {problem}") from None
 
 
-def _unique_names(pairs: list[tuple[str, Any]]) -> Fields:
+def _unique_names(pairs: list[tuple[str, object]]) -> Fields:
     """The object of a JSON text; raises ValueError where a name occurs twice, of which readers take the last one."""
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -97,7 +97,7 @@ def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike)
         return x - excess / (2.0 + jax.nn.sigmoid(-x))
 
     x = fori_loop(0, _NEWTON, newton, jnp.zeros_like(constant))
-    # Any split is valid: rounding x costs utility and no privacy.
+    # Every split is valid: rounding x costs utility and no privacy.
     threshold, queries = epsilon * jax.nn.sigmoid(-x), epsilon * jax.nn.sigmoid(x)
     sigma = sensitivity * jnp.sqrt(0.5 * order / threshold) * UP
     scale = 2.0 * sensitivity / queries * UP

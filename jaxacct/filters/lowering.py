@@ -7,7 +7,7 @@ were (docs/proofs/filters.md, 7). Where a state does not hold enough of its hist
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -31,11 +31,11 @@ from jaxacct.filters.residues.natural import NaturalFilter
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
-Rule = Callable[[Any, PyTree, Any], tuple[Array, PyTree]]
+Rule = Callable[..., tuple[Array, PyTree]]
 """Of a filter, its state and a lower filter: whether that covers what was spent, and its state, both without marks."""
 
 
-def lower_budget(filter: Filter, state: PyTree, lower: Any) -> Any:
+def lower_budget(filter: Filter, state: PyTree, lower: PyTree) -> PyTree:
     """The state with which a run under ``filter`` goes on under ``lower``, a filter of a smaller budget.
 
     All that was spent is charged to ``lower``, as if it had been the filter from the beginning. The guarantee of

@@ -47,7 +47,7 @@ def gain_of(orders: tuple[float, ...]) -> float:
 
 
 def logs_of(orders: tuple[float, ...]) -> np.ndarray:
-    """log c_j. Any other c_j would do in (1), as long as both sides of it use the same."""
+    """log c_j. Other c_j would do in (1), as long as both sides of it use the same."""
     return _log_kappas(orders) - np.log(len(orders)) - gain_of(orders)
 
 

@@ -96,10 +96,7 @@ class Odometer(AroundFilter):
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1).
         """
-        _validate.probability(delta=delta)
-        if isinstance(self.filter, PureDPFilter):
-            return self.filter.spent(marks.put(state, marks.mark_of(self)))
-        return _read(self, state, delta, "levels" if self.levels else "approximate", amounts.caller_dtype())
+        return self._reading(state, delta, "levels" if self.levels else "approximate")
 
     def loss_bound(self, state: SpentState, delta: ArrayLike) -> Array:
         """A bound that the loss exceeds *at any time* with probability at most ``delta`` (Rogers et al. 2016).
@@ -110,12 +107,15 @@ class Odometer(AroundFilter):
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1), or an odometer of discrete levels.
         """
-        _validate.probability(delta=delta)
         if self.levels:
             raise ValueError(f"levels must be None for loss_bound, got {self.levels}")
+        return self._reading(state, delta, "probable")
+
+    def _reading(self, state: SpentState, delta: ArrayLike, how: str) -> Array:
+        _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
             return self.filter.spent(marks.put(state, marks.mark_of(self)))
-        return _read(self, state, delta, "probable", amounts.caller_dtype())
+        return _read(self, state, delta, how, amounts.caller_dtype())
 
 
 def _sums(counter: Odometer, state: SpentState) -> tuple[Array, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.host import floats
+from jaxacct._types import PyTree
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.parameters import whole_steps
 
@@ -59,12 +59,12 @@ def position_of(query: object) -> Array | np.int32 | None:
     return None
 
 
-def sensitivity_of(query: Any) -> ArrayLike:
+def sensitivity_of(query: PyTree) -> ArrayLike:
     """The clip norm of a (sampled) Gaussian."""
     return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
 
 
-def for_norms(query: Any, norms: Array) -> Any:
+def for_norms(query: PyTree, norms: Array) -> PyTree:
     """What ``query`` is to examples of these norms: the same noise, their own sensitivity."""
     if isinstance(query, Gaussian):
         return Gaussian(query.sigma, norms)

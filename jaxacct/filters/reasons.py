@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> 
 class Covering(Protocol):
     """A filter that knows which queries it was made for."""
 
-    def _covers(self, query: Any) -> ArrayLike: ...
+    def _covers(self, query: PyTree) -> ArrayLike: ...
 
 
 class BaseFilter:

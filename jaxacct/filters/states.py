@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, on_device
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._types import Fields
+from jaxacct._types import Fields, PyTree
 from jaxacct.filters import amounts, marks
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.printing import printed_as
@@ -55,7 +55,7 @@ def keeps(kind: type) -> Callable[[T], T]:
     def checked(name: str, method: Callable[..., object]) -> Callable[..., object]:
         names = list(inspect.signature(method).parameters)
 
-        def given(args: tuple[Any, ...], kwargs: Fields) -> Fields:
+        def given(args: tuple[PyTree, ...], kwargs: Fields) -> Fields:
             if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
                 method(*args, **kwargs)  # too many arguments, or one twice: Python complains, as where one is missing
             found = dict(zip(names, args, strict=False)) | kwargs
@@ -76,7 +76,7 @@ def keeps(kind: type) -> Callable[[T], T]:
         run = _updated if name in _UPDATES else functools.partial(_read, name in _NOTHING)
 
         @functools.wraps(method)
-        def inner(*args: Any, **kwargs: object) -> object:
+        def inner(*args: object, **kwargs: object) -> object:
             found = given(args, kwargs)
             if "state" not in found or hasattr(method, "looks_at_marks"):
                 return method(**found)
@@ -98,7 +98,7 @@ def keeps(kind: type) -> Callable[[T], T]:
     return wrap
 
 
-def _marked(method: Callable[..., Any]) -> Callable[..., object]:
+def _marked(method: Callable[..., PyTree]) -> Callable[..., object]:
     @functools.wraps(method)
     def init(self: object, *args: object, **kwargs: object) -> object:
         return marks.marked(self, method(self, *args, **kwargs))
@@ -106,7 +106,7 @@ def _marked(method: Callable[..., Any]) -> Callable[..., object]:
     return init
 
 
-def _updated(method: Callable[..., Any], filter: object, given: Fields) -> tuple[object, ...]:
+def _updated(method: Callable[..., PyTree], filter: object, given: Fields) -> tuple[object, ...]:
     """``update`` or ``update_clipped``, of states of ``filter``'s own."""
     state, fits = given["state"], marks.belongs(filter, given["state"])
     known = at_hand(fits)

@@ -77,10 +77,15 @@ class Mechanism:
                 `remove` have one structure, so that both directions run in one batch (a leaf says which is which, as in
                 ``GaussianPair``).
 
+        That of a mechanism which is equivalent to Gaussian ones is one Gaussian pair.
+
         Raises:
             ValueError: the relation has no analysis; the sentence says what would work.
         """
-        raise NotImplementedError
+        noise = self._gaussian_noise()
+        if noise is None:
+            raise NotImplementedError
+        return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
 
     def _one_pair(self, relation: str, of: str) -> Any:
         """The pair of one run, for what is only known of single pairs; NaN where traced counts are not 1.

@@ -17,7 +17,6 @@ from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import merged_curves
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import times, whole_steps
 
 
@@ -85,9 +84,8 @@ class Composed(Mechanism):
         return found
 
     def _dominating(self, relation: str) -> Runs:
-        noise = self._gaussian_noise()
-        if noise is not None:
-            return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
+        if self._gaussian_runs() is not None:
+            return super()._dominating(relation)
         found = []
         for part, steps in self.parts():
             found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
-from jaxacct.mechanisms.pairs.base import Runs
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import composed_noise, positive
+from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
 
 
-class OneGaussian(Symmetric):
-    """A mechanism that is equivalent to one Gaussian mechanism, see ``_gaussian_runs``."""
-
-    def _gaussian_runs(self) -> list[tuple[Array, Real]]:
-        raise NotImplementedError
-
-    def _dominating(self, relation: str) -> Runs:
-        return [(GaussianPair(composed_noise(self._gaussian_runs()), np.ones(()), np.zeros(())), 1.0)]
-
-
 @mechanism
-class Gaussian(OneGaussian):
+class Gaussian(Symmetric):
     """Adds N(0, sigma^2 I) to a query whose value moves by at most ``sensitivity`` in L2 between neighbours.
 
     Its dominating pair is N(sensitivity, sigma^2) against N(0, sigma^2), which is mu-GDP with
@@ -65,7 +52,7 @@ class Gaussian(OneGaussian):
 
 
 @mechanism
-class GDP(OneGaussian):
+class GDP(Symmetric):
     """Any ``mu``-GDP mechanism, for the relation that is asked about (Dong, Roth, Su 2022, Definition 2.4).
 
     By definition N(mu, 1) against N(0, 1) dominates all of them: the Gaussian mechanism with sigma / sensitivity = 1 /

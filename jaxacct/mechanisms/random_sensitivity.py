@@ -71,7 +71,7 @@ class RandomSensitivityGaussian(Mechanism):
         return super()._renyi(order, relation) if relation == "replace" else self._sampled_renyi(1.0, order, relation)
 
     def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
-        return mixture_divergence(self.sigma, self.sensitivities, self.weights, order, relation, rate)
+        return mixture_divergence((self.sigma, self.sensitivities, self.weights), order, relation, rate)
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":

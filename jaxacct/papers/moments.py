@@ -78,7 +78,8 @@ def loss_moments(mechanism: Mechanism, *, relation: str = "remove") -> Moments:
     with quiet_float64():
         pair = _one_pair(mechanism, relation)
         if not isinstance(pair, GaussianPair):
-            return concrete(_by_atoms(pair, _reversed(mechanism, relation)))
+            # Pairs of neighbours that are replaced go either way.
+            return concrete(_by_atoms(pair, _one_pair(mechanism, REVERSED.get(relation, relation))))
         if not _validate.is_traced(pair):
             _validate.at_least(_LEAST_NOISE, noise_multiplier=pair.noise)
         shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(pair)))
@@ -130,11 +131,6 @@ def _one_pair(mechanism: Mechanism, relation: str) -> Pair:
     if not _validate.is_traced(count) and np.any(np.asarray(count) != 1):
         raise ValueError(f"mechanism must be one run, got {np.max(np.asarray(count)):g} steps; moments of runs add up")
     return pair
-
-
-def _reversed(mechanism: Mechanism, relation: str) -> Pair:
-    """The pair (Q, P): that of the other direction. Pairs of neighbours that are replaced go either way."""
-    return _one_pair(mechanism, REVERSED.get(relation, relation))
 
 
 def _by_atoms(pair: Pair, reverse: Pair) -> Moments:

@@ -74,14 +74,13 @@ def dp_sgd_statement(
     steps = max(math.ceil(epochs * records / batch * (1 - 2.0**-45)), 1)
     noise, passes = Gaussian(noise_multiplier), math.ceil(epochs)
     step = PoissonSampled(noise, rate)
-    poisson = float(accounting.epsilon(step, delta, steps=steps).upper)
+    epsilon = lambda mechanism, steps: float(accounting.epsilon(mechanism, delta, steps=steps).upper)  # noqa: E731
     batches = max(records // batch, 1)  # fewer batches are less private
-    allocation = float(accounting.epsilon(RandomAllocation(noise, batches), delta, steps=passes).upper)
-    no_sampling = float(accounting.epsilon(noise, delta, steps=passes).upper)
-    others = {"allocation": allocation, "no_sampling": no_sampling}
+    others = {
+        "allocation": epsilon(RandomAllocation(noise, batches), passes), "no_sampling": epsilon(noise, passes),
+    }  # fmt: skip
     if records_per_user is not None:
-        user = UserLevel(noise, rate, int(records_per_user))
-        others["user"] = float(accounting.epsilon(user, delta, steps=steps).upper)
+        others["user"] = epsilon(UserLevel(noise, rate, int(records_per_user)), steps)
     arguments = {
         "records": records, "batch": batch, "epochs": epochs, "noise_multiplier": noise_multiplier,
         "delta": float(delta), "records_per_user": records_per_user,
@@ -98,7 +97,7 @@ def dp_sgd_statement(
         theorem=_THEOREM,
         adaptive=False,
         is_bound=True,
-        epsilon=poisson,
+        epsilon=epsilon(step, steps),
         delta=float(delta),
         mu=least_mu(step, steps),
         steps=steps,

@@ -39,7 +39,7 @@ def _results(equation: core.JaxprEqn, values: list[PyTree]) -> list[Any]:
     name, params, programs = equation.primitive.name, equation.params, list(_jaxprs.inside(equation))
     if name in _CALLS:
         return _opened(programs[0], values)
-    if not any(_draws_noise(program.jaxpr) for program in programs):
+    if not any(map(_draws_noise, programs)):
         return _jaxprs.evaluated(equation, values)
     if name == "cond":
         which, *rest = values
@@ -66,11 +66,8 @@ def _unrolled(params: Fields, values: list[PyTree]) -> list[Any]:
     return [*carry, *(jax.lax.concatenate([x[None] for x in leaf], 0) for leaf in zip(*kept, strict=True))]
 
 
-def _draws_noise(jaxpr: core.Jaxpr) -> bool:
-    names = _names(jaxpr)
-    return "erf_inv" in names or {"random_bits", "sqrt", "cos"} <= names
-
-
-def _names(jaxpr: core.Jaxpr) -> set[str]:
-    found = {equation.primitive.name for equation in jaxpr.eqns}
-    return found.union(*(_names(inner.jaxpr) for equation in jaxpr.eqns for inner in _jaxprs.inside(equation)))
+def _draws_noise(program: core.ClosedJaxpr) -> bool:
+    return any(
+        equation.primitive.name == "erf_inv" or any(map(_draws_noise, _jaxprs.inside(equation)))
+        for equation in program.jaxpr.eqns
+    )

@@ -2,7 +2,8 @@
 
 Every value has one of four kinds. *Noise* is made of normal draws and of nothing private; *mixed* is a linear function
 of noise and private values; *private* depends on the data in another way; all else, keys and coins among it, is
-*public* (coins are told apart from noise because they pass through no inverse error function or cosine).
+*public* (coins are told apart from noise because they pass through no inverse error function, which is how JAX makes
+normal numbers).
 
 A release is the first mixed floating-point number to which no more noise or private values are added. So a sum of
 integer limbs, of shards with noise each, or of noisy microbatches is one release. What follows a release is public:
@@ -36,8 +37,7 @@ class Releases:
 
     Attributes:
         cuts: the variables that are released, in the program's order.
-        sources: the variables that hold normal draws, by JAX's method (inverse error functions, of variance 1/2) or
-            that of Box and Muller (of variance 1).
+        sources: the variables that hold normal draws, inverse error functions of variance 1/2.
         kinds: the kind of every output.
         of_bits: for every output, whether it depends on random bits other than through a release.
         again: positions of outputs that depend on a release and on private values.
@@ -146,7 +146,6 @@ def _kinds(jaxpr: core.Jaxpr, private: int, cuts: list[core.Var]) -> tuple[dict[
     kinds: dict[core.Var, int] = dict.fromkeys(jaxpr.invars[:private], PRIVATE)
     # A constant is the same in every run: only what depends on a key can be noise.
     random, sources, scaled = set(jaxpr.invars[private:]), [], False
-    made: dict[core.Var, str] = {}
     for equation in jaxpr.eqns:
         found = [_kind(atom, kinds) for atom in equation.invars]
         of_key = not random.isdisjoint(_variables(equation.invars))
@@ -155,21 +154,14 @@ def _kinds(jaxpr: core.Jaxpr, private: int, cuts: list[core.Var]) -> tuple[dict[
             carries = NOISE in found or MIXED in found
             kind = MIXED if carries and _is_linear(equation, found) else PRIVATE
             scaled |= kind == PRIVATE and NOISE in found
-        elif of_key and (equation.primitive.name == "erf_inv" or _is_box_muller(equation, made)):
+        elif of_key and equation.primitive.name == "erf_inv":
             kind = NOISE
             sources.append(equation.outvars[0])
         for out in equation.outvars:
             kinds[out] = PUBLIC if out in cuts else kind
-            made[out] = equation.primitive.name
         if of_key:
             random.update(equation.outvars)
     return kinds, sources, scaled
-
-
-def _is_box_muller(equation: core.JaxprEqn, made: dict[core.Var, str]) -> bool:
-    """Whether a radius is multiplied by the cosine or sine of an angle."""
-    names = {made.get(atom) for atom in _variables(equation.invars)}
-    return equation.primitive.name == "mul" and "sqrt" in names and bool(names & {"cos", "sin"})
 
 
 def _is_linear(equation: core.JaxprEqn, kinds: list[int]) -> bool:

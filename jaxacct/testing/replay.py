@@ -92,7 +92,7 @@ def _replay(
         values = _jaxprs.evaluated(equation, arguments)
         for place, out in enumerate(equation.outvars):
             if out in number:
-                scale = np.asarray(0.5**0.5 if equation.primitive.name == "erf_inv" else 1.0, values[place].dtype)
+                scale = np.asarray(0.5**0.5, values[place].dtype)  # an inverse error function has variance 1/2
                 normal.append(values[place] / scale)
                 gain = gains[number[out]].astype(scale.dtype)
                 used = jnp.where(signs, jnp.sign(values[place]) * scale, values[place])

@@ -94,7 +94,11 @@ def noisy_gradient(
         public = jnp.float32(count if size is None else size)
         expected = jnp.where((rate > 0) & (rate <= 1), rate, jnp.float32(jnp.nan)) * public
     else:
-        check_sampler(sampler, data)
+        _validate.instance(Sampler, sampler=sampler)
+        if isinstance(data, ShardedExamples):
+            raise ValueError("data must be a tree of arrays for a sampler, got ShardedExamples: batches have no shards")
+        if count != sampler.size:
+            raise ValueError(f"data must hold the sampler's {sampler.size} examples, got {count}")
         if sigma is not None or rate is not None or size not in (None, sampler.size) or full_batch:
             raise ValueError("sampler has its own noise, rate and size: leave sigma, rate, size and full_batch out")
         sample, arrays = sampler.draw(keys.run, keys.number), jax.tree.map(jnp.asarray, data)
@@ -110,12 +114,3 @@ def averaged(
     release = add_gaussian_noise(key, total, sigma, unit_of(clip_norm))
     mean = jax.tree.map(lambda leaf: leaf / expected, release)
     return (mean[0], clip_norm.moved(mean[1])) if isinstance(clip_norm, AdaptiveClip) else mean
-
-
-def check_sampler(sampler: Sampler, data: object) -> None:
-    """Raises ValueError unless ``sampler`` is one for as many examples as ``data`` holds, on one device."""
-    _validate.instance(Sampler, sampler=sampler)
-    if isinstance(data, ShardedExamples):
-        raise ValueError("data must be a tree of arrays for a sampler, got ShardedExamples: its batches have no shards")
-    if number_of(data) != sampler.size:
-        raise ValueError(f"data must hold the sampler's {sampler.size} examples, got {number_of(data)}")

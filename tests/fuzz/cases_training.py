@@ -105,7 +105,7 @@ CASES = {
         physical_batch=2, **OF_LOSS,
     ),
     "demo.build_network": case(
-        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4
+        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0
     ),
     "divided": case(training.divided, words=("rate",), key=KEY, examples=(X, Y), share=0.5),
     "empty_sum": case(training.empty_sum, shapes=PARAMS, size=3),

@@ -39,7 +39,6 @@ REFUSED = [
     ("logits must", lambda: training.accuracy(lambda params, x: x.sum(-1), X, Y)(PARAMS)),
     # The memory.
     ("classes", lambda: network(classes=2**40)),
-    ("hidden", lambda: network(hidden=2**40)),
     ("shape", lambda: network(shape=(2**20, 2**20))),
     ("piece must", lambda: training.sample_pieces(WHOLE, 2**40)),
     # Time.

@@ -69,7 +69,7 @@ def test_profiles_in_batches_and_bad_ones():
         jax.jit(lambda d: jaxacct.delta(FromProfile([1.0], d), 0.5))(np.array([0.1]))
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=40, deadline=None)
 @hypothesis.given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6),
     st.lists(st.floats(-3, 3), min_size=1, max_size=6),
@@ -85,7 +85,7 @@ def test_a_profile_through_points_of_a_pair_dominates_both_directions_and_keeps_
     assert np.all(upper >= both(at) - 1e-13)
     assert np.all(upper[101:] <= both(epsilons) * (1 + 1e-11) + 1e-14)
     # It is its own reflection: H(-eps) = 1 - e^-eps + e^-eps H(eps).
-    np.testing.assert_allclose(mirrored, 1 - np.exp(-at) * (1 - upper), atol=1e-11)
+    assert np.all(np.abs(mirrored - 1 + np.exp(-at) * (1 - upper)) <= 1e-12 * np.exp(np.abs(at)))
 
 
 @pytest.mark.parametrize("rho", [1e-6, 1e-2, 0.5, 4.0])
@@ -131,7 +131,6 @@ def test_a_renyi_guarantee_is_at_most_its_conversion(order):
             assert np.all(jaxacct.delta(RandomizedResponse(e0 * (1 - 1e-9)), epsilons).lower <= upper[i])
 
 
-@pytest.mark.slow
 def test_guarantees_add_up_over_runs_and_dominate_members_in_company():
     single = jaxacct.delta(ZeroConcentratedDP(0.2), 1.0).upper
     for mechanism, steps in (

@@ -20,6 +20,7 @@ FAMILIES = {
 CASES = [(name, relation) for name in FAMILIES for relation in ("remove", "add")]
 # Soundness is the law here, for wide bounds too.
 pytestmark = [
+    pytest.mark.slow,  # compositions of many settings
     pytest.mark.filterwarnings("ignore:.*are wide:RuntimeWarning"),
     pytest.mark.parametrize(("name", "relation"), CASES),
 ]

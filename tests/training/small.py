@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-PARAMS = {"w": jnp.zeros(3)}
+PARAMS = {"w": jnp.zeros(3), "nothing": jnp.zeros((0, 2))}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
 SGD = optax.sgd(0.1)
 

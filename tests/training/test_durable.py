@@ -345,7 +345,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
     cases = [
         ({"resume": False}, "holds a run: resume it"),
         ({"filter": filters.gdp(9.0)}, "its budget cannot change"),
-        ({"state": fresh({"w": jnp.zeros(4)})}, "another network, optimizer or schedule"),
+        ({"state": fresh(PARAMS | {"w": jnp.zeros(4)})}, "another network, optimizer or schedule"),
         ({"every": 0}, "every must be"),
         ({"ahead": 2, "step": dataclasses.replace(STEP, adaptive=True)}, "ahead must be 1"),
     ]

@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     import numpy as np
 
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
-    from jaxacct.cli import runs as _runs
+    from jaxacct.cli import run_options as _runs
     from jaxacct.cli import values as _values
     from jaxacct.filters.prices import kept as _table_cache
     from jaxacct.interop import UnreadableEvent, from_dp_event

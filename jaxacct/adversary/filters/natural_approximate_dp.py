@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from jax.typing import ArrayLike
 
@@ -79,7 +78,7 @@ class NaturalApproximateDPFilter(BaseFilter):
         law = on_grid(query, self.grid, self.relation, symmetric=True)
         return unchecked(SymmetricLaw, **vars(law))
 
-    def update(self, query: Any, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
+    def update(self, query: Query, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -93,8 +92,8 @@ class NaturalApproximateDPFilter(BaseFilter):
         Raises:
             ValueError: see `prepare`.
         """
-        prepared = isinstance(query, SymmetricLaw) and query.grid == self.grid
-        return _update(query if prepared else self.prepare(query), state, self.parameters, self.grid)
+        law = query if isinstance(query, SymmetricLaw) and query.grid == self.grid else self.prepare(query)
+        return _update(law, state, self.parameters, self.grid)
 
     @amounts.rounded(up=True)
     def spent(self, state: ComposedState) -> Float[Array, "*shape"]:

@@ -190,7 +190,7 @@ class PerExampleFilter(Generic[_Common]):
         taking = self.update(query, norms, state)[0] if admitted is None else admitted
         return reason_of(self, (query, norms), state, taking)
 
-    def _covers(self, query: tuple[Gaussian | PoissonSampled, ArrayLike]) -> ArrayLike:
+    def _covers(self, query: PyTree) -> ArrayLike:
         asked, norms = query
         norms, clip = jnp.asarray(norms, jnp.float64), sensitivity_of(asked)
         return self.filter._covers(for_norms(asked, jnp.where((norms > 0) & (norms < clip), norms, clip)))

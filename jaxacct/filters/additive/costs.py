@@ -5,7 +5,7 @@ A mechanism knows its own exact costs (``_pure``, ``_rho``, ``_approximate_rho``
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, not_negative
 from jaxacct._numerics.rounding import inflated
+from jaxacct._types import PyTree
 from jaxacct.filters.additive.costs_of_plds import approximate_of_law, concentrated_of_law, pure_of_law
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.curves.pld import PLD
@@ -28,7 +29,7 @@ def _array(value: ArrayLike) -> Array:
     return value
 
 
-def _total(query: Composed, cost: Any) -> Any:
+def _total(query: Composed, cost: Callable[[object], PyTree]) -> PyTree:
     """The sum over the parts of ``cost``, an array or a pair of them; NaN where steps are no number of steps."""
     parts = [
         jax.tree.map(lambda one, n=steps: one * _array(whole_steps(n)), cost(part)) for part, steps in query.parts()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._types import PyTree
 from jaxacct.filters.given_laws import with_missing_mass
 from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves.pld import PLD
@@ -64,13 +65,13 @@ def _law(pld: PLD) -> _Law:
     return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
 
 
-def _of_law(cost: Callable[..., Any]) -> Callable[..., Any]:
+def _of_law(cost: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``cost`` of a `_Law` as a function of an upper PLD; raises ValueError for a bound from below."""
 
     @in_float64
     @hosted
     @functools.wraps(cost)
-    def of_pld(pld: PLD, *more: Any) -> Any:
+    def of_pld(pld: PLD, *more: Array) -> PyTree:
         return cost(_law(pld), *more)
 
     return of_pld

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -12,6 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative, on_host
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -65,7 +65,7 @@ class RenyiFilter(AdditiveFilter):
 
 
 @in_float64
-def renyi_cost(query: Any, order: ArrayLike) -> Array:
+def renyi_cost(query: PyTree, order: ArrayLike) -> Array:
     """The Rényi divergence of a mechanism, in NumPy where it is concrete, even inside a trace."""
     return divergence(query, order)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms.base import Mechanism
@@ -33,3 +34,23 @@ def check_mechanisms(**named: Sequence[Mechanism]) -> None:
             raise ValueError(f"{name} must be a sequence of mechanisms, got {given!r:.200}")
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(given))):
             raise ValueError(f"{name} must hold mechanisms with scalar parameters, got an array of settings")
+
+
+def check_ranges(
+    sigma: ArrayLike | tuple[float, float], rate: ArrayLike | tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noise multipliers and rates, each as the first and the last of a range, float64. Raises ValueError for bad ones.
+
+    Either argument is one number or two that rise.
+    """
+    _validate.numbers(sigma=sigma, rate=rate)
+    if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
+        raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
+    _validate.positive(sigma=sigma)
+    _validate.finite(sigma=sigma)
+    _validate.rate(rate=rate)
+    _validate.greater(0.0, rate=rate)
+    noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
+    if noises[0] > noises[1] or rates[0] > rates[1]:
+        raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
+    return noises, rates

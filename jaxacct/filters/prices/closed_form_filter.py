@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
-from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -45,16 +44,14 @@ class ClosedFormFilter(AdditiveFilter):
     Attributes:
         pieces: the budget in exact float32 pieces.
         ends: the least noise, the most noise, the smallest and the largest rate, in float32 pieces.
-        excess: the certified worst case at the grid's points.
-        grid: of the profile, static.
+        curve: the certified worst case.
         target: the epsilon and the delta, static.
         regime: "small" or "large", static.
     """
 
     pieces: Array
     ends: Array
-    excess: Array
-    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    curve: PrivacyProfile
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
     regime: str = dataclasses.field(metadata={"static": True})
 
@@ -64,8 +61,7 @@ class ClosedFormFilter(AdditiveFilter):
     @property
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
-        curve = unchecked(PrivacyProfile, excess=self.excess, grid=self.grid, bound="upper")
-        return ProfileGuarantee(curve, _STATEMENT)
+        return ProfileGuarantee(self.curve, _STATEMENT)
 
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces), row_of(self.ends)]
@@ -152,8 +148,6 @@ def closed_form(
             f"for epsilon {epsilon:g} at delta {delta:g}"
         )
     grid = LossGrid(float(arrays["spacing"]), int(arrays["lowest"]), arrays["excess"].size)
-    profile = certified(arrays["excess"], grid, *target)
-    ends = np.asarray(amounts.split(np.array([*noises, *rates])))
-    return ClosedFormFilter(
-        np.asarray(amounts.split(budget)), ends, np.asarray(profile.excess), profile.grid, target, regime
-    )
+    curve = certified(arrays["excess"], grid, *target)
+    pieces, ends = (np.asarray(amounts.split(x)) for x in (budget, np.array([*noises, *rates])))
+    return ClosedFormFilter(pieces, ends, curve, target, regime)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
+from jaxacct.filters.prices.arguments import check_ranges
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
@@ -21,7 +22,7 @@ _MOST = 100_000  # noise multipliers, or rates
 
 
 def gaussian_menu(
-    sigma: tuple[float, float], rate: ArrayLike | tuple[float, float], *, sigmas: int = 64, rates: int = 1
+    sigma: ArrayLike | tuple[float, float], rate: ArrayLike | tuple[float, float], *, sigmas: int = 64, rates: int = 1
 ) -> list[PoissonSampled]:
     """A menu of Poisson-sampled Gaussians whose noise multipliers and rates are evenly spaced in logarithm.
 
@@ -30,7 +31,7 @@ def gaussian_menu(
     the price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side.
 
     Args:
-        sigma: smallest and largest noise multiplier (noise over sensitivity), > 0.
+        sigma: the noise multiplier (noise over sensitivity), or the smallest and the largest; > 0.
         rate: the sampling rate, or the smallest and the largest; in (0, 1].
         sigmas: how many noise multipliers; 1 takes the smallest.
         rates: how many rates, where ``rate`` is a range; a single one takes the largest.
@@ -38,18 +39,9 @@ def gaussian_menu(
     Raises:
         ValueError: values out of range or of the wrong order.
     """
-    _validate.numbers(sigma=sigma, rate=rate)
+    (low, high), (least, most) = check_ranges(sigma, rate)
     _validate.whole(sigmas=sigmas, rates=rates)
-    if np.shape(sigma) != (2,) or np.shape(rate) not in ((), (2,)):
-        raise ValueError(f"sigma must be two numbers and rate one or two, got {sigma!r:.200} and {rate!r:.200}")
-    _validate.positive(sigma=sigma)
-    _validate.rate(rate=rate)
-    _validate.greater(0.0, rate=rate)
     _validate.at_most(_MOST, sigmas=sigmas, rates=rates)
-    low, high = (float(x) for x in np.asarray(sigma, np.float64))
-    least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
-    if low > high or least > most:
-        raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
     noise = np.geomspace(low, high, int(sigmas))  # a single one is the smallest
     shares = np.geomspace(least, most, int(rates)) if rates > 1 else np.array([most])
     noise = narrow(np.clip(noise, low, high), up=False)

@@ -12,7 +12,7 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import replaced
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import certified
-from jaxacct.filters.prices.arguments import check_mechanisms, check_target
+from jaxacct.filters.prices.arguments import check_mechanisms, check_ranges, check_target
 from jaxacct.filters.prices.entries import covered, edges_of, narrow, shrunk
 from jaxacct.filters.prices.family import UNITS, prepared
 from jaxacct.filters.prices.grid_table import box_tables, within
@@ -81,16 +81,7 @@ def ranges(
     sigma: float | tuple[float, float], rate: float | tuple[float, float]
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """The ranges of noise and rate that a filter is made for, a hair wider than asked; raises for bad ones."""
-    _validate.numbers(sigma=sigma, rate=rate)
-    if np.shape(sigma) not in ((), (2,)) or np.shape(rate) not in ((), (2,)):
-        raise ValueError(f"sigma and rate must be one or two numbers, got {sigma!r:.200} and {rate!r:.200}")
-    _validate.positive(sigma=sigma)
-    _validate.finite(sigma=sigma)
-    _validate.rate(rate=rate)
-    _validate.greater(0.0, rate=rate)
-    noises, rates = (np.broadcast_to(np.asarray(x, np.float64), (2,)) for x in (sigma, rate))
-    if noises[0] > noises[1] or rates[0] > rates[1]:
-        raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
+    noises, rates = check_ranges(sigma, rate)
     # A float32 program's queries at the low-noise ends of the ranges are inside.
     least, most = (float(end) for end in covered(noises[0], rates[1]))
     noises = least, least if noises[0] == noises[1] else float(narrow(noises[1], up=True))

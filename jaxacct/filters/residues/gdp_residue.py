@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._types import Bool, Float
+from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
@@ -56,7 +56,7 @@ class ResidueState(NamedTuple):
 
     mu: Array
     delta: Array
-    dominated: Any = np.full(3, np.nan, np.float32)
+    dominated: Array = np.full(3, np.nan, np.float32)
     mark: Array | None = None
 
     def __repr__(self) -> str:
@@ -264,14 +264,14 @@ def _each(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array
 
 @_each.def_vmap
 @in_float64
-def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
+def _many(size: int, mapped: PyTree, *arguments: PyTree) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
     """Processors take one after the other, each in as few steps as it needs; accelerators all at once."""
     leaves, tree = jax.tree.flatten(arguments)
     flags = jax.tree.leaves(mapped)
     given = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
 
-    def of(function: Callable[..., Any]) -> Callable[..., Any]:
-        def one(some: list[Any]) -> tuple[Array, Array]:
+    def of(function: Callable[..., tuple[Array, Array]]) -> Callable[[list[Array]], tuple[Array, Array]]:
+        def one(some: list[Array]) -> tuple[Array, Array]:
             rest = iter(some)
             whole = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
             return function(*jax.tree.unflatten(tree, whole))

@@ -72,16 +72,12 @@ class LevelsFilter(AroundFilter):
 
 
 @in_float64
+@jax.jit
 def _cheapest(noise_pieces: Array, rate_pieces: Array, query: object) -> tuple[Array, Array]:
     found = as_sampled_gaussian(query)
     if found is None:
         raise ValueError(f"query must be a Gaussian or a PoissonSampled one, got {type(query).__name__}")
-    return _place(noise_pieces, rate_pieces, *found)
-
-
-@jax.jit
-def _place(noise_pieces: Array, rate_pieces: Array, noise: Array, rate: Array) -> tuple[Array, Array]:
-    noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)
+    noise, rate = (jnp.asarray(x, jnp.float64) for x in found)
     covers = (noise >= amounts.join(noise_pieces)) & (rate <= amounts.join(rate_pieces)) & (rate >= 0)
     # Levels are in rising order of cost, so the first that covers is the cheapest. (Whole numbers of 64 bits, which
     # jnp.argmax would take, do not lower inside a float32 program.)

@@ -25,6 +25,7 @@ from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 from jaxacct.filters.states import filter_class
 from jaxacct.games.compositions import Compositions
+from jaxacct.games.experiment import Query
 from jaxacct.games.freeness import is_free
 from jaxacct.games.natural_cost import TOLERANCE, natural_filter_cost
 from jaxacct.games.within_budget import Budget
@@ -65,8 +66,8 @@ class NaturalState(NamedTuple):
 class _Declared:
     """What the analyst may play: compared by identity, so that it is a static part of the filter."""
 
-    budget: Any
-    family: tuple[Any, ...]
+    budget: Query
+    family: tuple[Query, ...]
     rounds: int
     relation: str
     grid: LossGrid | None
@@ -197,8 +198,8 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
 
 
 def natural(
-    budget: Any,
-    family: Sequence[object] | None = None,
+    budget: Query,
+    family: Sequence[Query] | None = None,
     rounds: int | None = None,
     *,
     relation: str = "add_or_remove",

@@ -67,11 +67,8 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
     over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
     if over == 0.0 or over > _ENOUGH:
         calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
-
-    def join(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-        return np.concatenate([at for at, _ in parts]), np.concatenate([x for _, x in parts])
-
-    return SumBounds(join(calls), join(puts), above, below, smallest)
+    (x, call), (y, put) = (np.concatenate(parts, -1) for parts in (calls, puts))
+    return SumBounds((x, call), (y, put), above, below, smallest)
 
 
 def _one_ratio(cells: RatioCells) -> SumBounds:

@@ -91,7 +91,8 @@ def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray, s
 @np.errstate(all="ignore")
 def lower_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
     """``size`` atoms of a pair that (alternative, base), or (base, alternative) if ``mirrored``, dominates."""
-    above, below = (_all(events) for events in (bounds.above, bounds.below))
+    # The events of all windows, of which there may be none.
+    above, below = (Events(*np.concatenate([np.zeros((3, 0)), *events], -1)) for events in (bounds.above, bounds.below))
     if mirrored:
         above, below = Events(below.other, below.base, below.slack), Events(above.other, above.base, above.slack)
     q, p, slack = _test(above.base, above.other, above.slack, size)
@@ -135,13 +136,6 @@ def _test(
     kept = kept[np.diff(large[kept], prepend=0.0) > np.diff(small[kept], prepend=0.0)]
     kept = kept[_some(kept.size, size)]
     return small[kept], large[kept], slack[kept]
-
-
-def _all(events: list[Events]) -> Events:
-    """The events of all windows."""
-    if not events:
-        return Events(np.zeros(0), np.zeros(0), np.zeros(0))
-    return Events(*(np.concatenate(part) for part in zip(*events, strict=True)))
 
 
 def _falling(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -165,10 +165,17 @@ class WindowLaw:
         If r_1 exceeds c it takes S < s, that is a sum of the others below s - c, for a put: E[(s - S)_+; A] is at most
         t Q(r > c) (s - c) Q(S' <= s - c) with S' the sum of t - 1.
         """
+        c, count = self.cells, self.t - 1
         rest = inflated(self.window.high + self.window.step, 1e-9) - deflated(self.cut, 1e-9)
         if rest <= 0:
             return 0.0
-        return self.cells.base_over[1][self.window.cut] * rest * self._lost_below(rest, self.t - 1) * (1.0 + 1e-9)
+        # By Chernoff; ratios of the first cell apart.
+        used = c.base[1] > 0
+        used[0] = False
+        masses, values = np.append(c.base[1][used], c.base_over[1][-1:]), np.append(c.left[used], c.right[-1:])
+        lost = mass_below(np.log(masses), values, rest, count, self.window.deviation)
+        lost = min(lost + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
+        return c.base_over[1][self.window.cut] * rest * lost * (1.0 + 1e-9)
 
     def puts(self) -> tuple[np.ndarray, np.ndarray]:
         """Points gamma and upper bounds of E[(gamma - R)_+]."""
@@ -183,16 +190,6 @@ class WindowLaw:
         puts = inflated(puts + apart, 8.0 * UNIT)[::-1]
         chosen = thinned(puts, -values[::-1], -w.high, -w.low)
         return gamma[::-1][chosen][::-1], puts[chosen][::-1]
-
-    def _lost_below(self, end: float, count: int) -> float:
-        """Bound of Q(the sum of ``count`` ratios is at most ``end``), by Chernoff; ratios of the first cell apart."""
-        c = self.cells
-        used = c.base[1] > 0
-        used[0] = False
-        over = (c.base_over[1][-1:], c.right[-1:])
-        masses, values = np.append(c.base[1][used], over[0]), np.append(c.left[used], over[1])
-        lost = mass_below(np.log(masses), values, end, count, self.window.deviation)
-        return min(lost + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
 
     def events(self) -> Events:
         """Events {S on the lattice is at least, or at most, a point}, with A among the large ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
@@ -17,12 +17,9 @@ from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct._types import PyTree
 from jaxacct.mechanisms.allocation.ratios import has_cells, ratio_cells
 from jaxacct.mechanisms.allocation.sums import SumBounds, sum_of_ratios
-from jaxacct.mechanisms.allocation.tables import lower_table, upper_table
+from jaxacct.mechanisms.allocation.tables import Table, lower_table, upper_table
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
-
-Masses = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Losses, P- and Q-masses of a table."""
 
 ATOMS = 4096
 """Of a table."""
@@ -55,17 +52,15 @@ def allocation_pair(inner: Pair, batches: Array, participations: Array, relation
 
     Traced numbers give a pair of NaN of the right shape, which bounds nothing.
     """
-    tree = (inner, batches, participations)
-    shape = np.broadcast_shapes(*settings_shapes(tree))
-    if _validate.is_traced(tree):
-        return nowhere(tree, shape)
-    tables = []
-    for pair, t, k in _settings(tree, shape):
+
+    def table(pair: Pair, t: Array, k: Array) -> Table | None:
         leaves, structure = jax.tree.flatten(pair)
-        bad = any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST
+        if any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST:
+            return None
         known = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
-        tables.append(None if bad else _table(structure, known, int(t), int(k), relation == "add", upper))
-    return stacked(tables, shape)
+        return _table(structure, known, int(t), int(k), relation == "add", upper)
+
+    return tabled((inner, batches, participations), table)
 
 
 def tables_help(inner: Pair, relation: str) -> bool:
@@ -86,16 +81,18 @@ def _settings(tree: object, shape: tuple[int, ...]) -> Iterator[PyTree]:
         yield jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
 
 
-def nowhere(tree: object, shape: tuple[int, ...]) -> AllocationPair:
-    """A pair of NaN with settings of ``shape``, for traced numbers: no table can be made of them."""
-    poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
-    row = Row(poison + np.full((*shape, ATOMS), np.nan))
-    return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
+def tabled(tree: tuple[PyTree, ...], table: Callable[..., Table | None]) -> AllocationPair:
+    """Tables of ``ATOMS`` atoms, ``table(*tree)`` for each setting; None is one of NaN, and so are all of traced trees.
 
-
-def stacked(tables: Sequence[Masses | None], shape: tuple[int, ...]) -> AllocationPair:
-    """Tables of ``ATOMS`` atoms, one for each setting of ``shape``; None is one of NaN."""
-    rows = [np.full((3, ATOMS), np.nan) if table is None else table for table in tables]
+    No table can be made of traced numbers.
+    """
+    shape = np.broadcast_shapes(*settings_shapes(tree))
+    if _validate.is_traced(tree):
+        poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
+        row = Row(poison + np.full((*shape, ATOMS), np.nan))
+        return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
+    found = [table(*setting) for setting in _settings(tree, shape)]
+    rows = [np.full((3, ATOMS), np.nan) if one is None else one for one in found]
     losses, p, q = np.moveaxis(np.reshape(rows, (*shape, 3, ATOMS)), -2, 0)
     finite = np.where(np.isfinite(losses), np.abs(losses), 0.0).max(-1)
     return AllocationPair(Row(losses), Row(p), Row(q), np.full((), 16.0 * UNIT), UNIT * (32.0 + 8.0 * finite))
@@ -132,7 +129,7 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 @functools.lru_cache(maxsize=4 * _KEPT)
 def _table(
     structure: object, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
-) -> Masses | None:
+) -> Table | None:
     bounds = _bounds(structure, leaves, t, k)
     return None if bounds is None else (upper_table if upper else lower_table)(bounds, mirrored, ATOMS)
 

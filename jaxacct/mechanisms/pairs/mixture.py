@@ -56,7 +56,7 @@ class MixturePair(Pair):
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
         noise = column(self.noise)
         m = inner_loss(losses, column(rate.value), column(rate.rest))
-        x = outcome_of(log_ratio, xp.where(xp.isfinite(m), m, 0.0), s, v, noise, _ACCEPTED)
+        x = outcome_of(log_ratio, xp.where(xp.isfinite(m), m, 0.0), (s, v, noise), _ACCEPTED)
         return xp.where(m == -np.inf, -np.inf, x)
 
     def tails(self, losses: Edges) -> Tails:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,44 +28,41 @@ def log_ratio(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]
     return xp.where((y.max(-1) < 1.0) & (near > -0.5), near, far), slope
 
 
-def outcome_of(
-    loss: Callable[[Array, Array, Array, Array], tuple[Array, Array]],
-    goal: Array,
-    s: Array,
-    w: Array,
-    noise: Array,
-    accepted: float,
-) -> Array:
-    """The x at which ``loss(x, s, w, noise)``, M(x) or M(x) - M(-x), is ``goal``.
+Law: TypeAlias = tuple[Array, Array, Array]
+"""Sensitivities and weights, ``(..., k)``, and noise, ``(..., 1)``."""
+
+
+def outcome_of(loss: Callable[..., tuple[Array, Array]], goal: Array, law: Law, accepted: float) -> Array:
+    """The x at which ``loss(x, *law)``, M(x) or M(x) - M(-x), is ``goal``.
 
     Newton's method between two outcomes that enclose it. The residual is checked: an outcome whose loss is off by more
     than ``accepted`` units of the terms' size is NaN, so that bounds fail closed.
     """
     # The solution is a constant to derivatives: those of one more Newton step are the right ones.
-    target, *fixed = stopped((goal, s, w, noise))
-    moving = xp.where(fixed[1] > 0, fixed[0], 0.0)
-    lines, square = (column((fixed[1] * part).sum(-1)) for part in (moving, moving**2))
+    target, (s, w, noise) = stopped((goal, law))
+    moving = xp.where(w > 0, s, 0.0)
+    lines, square = (column((w * part).sum(-1)) for part in (moving, moving**2))
     flattest = column(xp.where(moving > 0, moving, np.inf).min(-1))
     # M lies above the weighted mean of its lines (Jensen), and where x < 0 below the flattest of them.
-    low = (1.0 + 1e-7) * xp.minimum(target, 0.0) * fixed[2] ** 2 / flattest
-    high = xp.maximum((target * fixed[2] ** 2 + 0.5 * square) / lines, low)
+    low = (1.0 + 1e-7) * xp.minimum(target, 0.0) * noise**2 / flattest
+    high = xp.maximum((target * noise**2 + 0.5 * square) / lines, low)
 
     def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
         x, low, high, value, slope = state
         low, high = xp.where(value <= target, x, low), xp.where(value >= target, x, high)
         step = x - (value - target) / slope
         x = xp.where((step > low) & (step < high) | (step == x), step, 0.5 * (low + high))
-        return (x, low, high, *loss(x, *fixed))
+        return (x, low, high, *loss(x, s, w, noise))
 
     def finished(state: tuple[Array, ...]) -> Array:
         x, low, high, value, _ = state
-        close = ~(xp.abs(value - target) > accepted * roundings(x, target, fixed[0], fixed[2]))  # NaN is
+        close = ~(xp.abs(value - target) > accepted * roundings(x, target, s, noise))  # NaN is
         return close | (high - low <= 2.0 * UNIT * xp.abs(high))
 
-    x = iterated(newton, (high, low, high, *loss(high, *fixed)), finished, _ITERATIONS)[0]
-    value, slope = loss(x, s, w, noise)
+    x = iterated(newton, (high, low, high, *loss(high, s, w, noise)), finished, _ITERATIONS)[0]
+    value, slope = loss(x, *law)
     x = x - (value - goal) / slope
-    off = xp.abs(loss(x, s, w, noise)[0] - goal)
+    off = xp.abs(loss(x, *law)[0] - goal)
     return xp.where(off <= accepted * roundings(x, goal, s, noise), x, np.nan)
 
 

@@ -42,12 +42,9 @@ class ResponsePair(Tabulated):
 
     def split(self) -> tuple[ResponsePair | None, Array]:
         """What is left of concrete parameters without failing, None for nothing, and the probability of failing."""
-        left = (
-            None
-            if np.all(np.asarray(self.epsilon) == 0)
-            else ResponsePair(self.epsilon, self.categories, 0.0 * self.delta)
-        )
-        return left, self.delta
+        if np.all(np.asarray(self.epsilon) == 0):
+            return None, self.delta
+        return ResponsePair(self.epsilon, self.categories, 0.0 * self.delta), self.delta
 
     def anchor(self) -> PerSetting:
         """The atom at eps."""

@@ -6,14 +6,12 @@ import functools
 
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.allocation.sums import SumBounds
-from jaxacct.mechanisms.allocation.tables import lower_table
+from jaxacct.mechanisms.allocation.tables import Table, lower_table
 from jaxacct.mechanisms.allocation.window_law import Events
-from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, Masses, nowhere, stacked
+from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, tabled
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 
 _POINTS = 3000
@@ -27,20 +25,15 @@ def shuffled_pair(noise: Array, batches: Array, without: float, relation: str) -
     Of t sums with noise N(0, noise^2) one, at random, is moved by 2 under P and by ``without`` under Q; with
     ``relation`` `add` the two are exchanged. Traced numbers give a pair of NaN.
     """
-    tree = (noise, batches)
-    shape = np.broadcast_shapes(*settings_shapes(tree))
-    if _validate.is_traced(tree):
-        return nowhere(tree, shape)
-    sigmas, counts = flattened(tree, shape, np)
-    tables = [
-        _table(float(sigma), float(t), without, relation == "add") if sigma > 0 and t >= 1 else None
-        for sigma, t in zip(sigmas, counts, strict=True)
-    ]
-    return stacked(tables, shape)
+
+    def table(sigma: Array, t: Array) -> Table | None:
+        return _table(float(sigma), float(t), without, relation == "add") if sigma > 0 and t >= 1 else None
+
+    return tabled((noise, batches), table)
 
 
 @functools.lru_cache(maxsize=256)
-def _table(sigma: float, t: float, without: float, mirrored: bool) -> Masses:
+def _table(sigma: float, t: float, without: float, mirrored: bool) -> Table:
     with np.errstate(all="ignore"):
         at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
         p_log, q_log = ((t - 1.0) * _log_below(at / sigma) + _log_below((at - move) / sigma) for move in (2.0, without))

@@ -53,7 +53,48 @@ def lists_outcomes(pair: Pair) -> bool:
     return hasattr(pair, "lists_outcomes") and pair.lists_outcomes()
 
 
-class Tabulated(Pair):
+class Listed(Pair):
+    """A pair whose outcomes are known, one by one: what does not need accurate tails is read off them."""
+
+    def _listed(self) -> Atoms:
+        """All outcomes, in any order: masses of infinite losses within their error, others as a survey needs them."""
+        raise NotImplementedError
+
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses, exactly."""
+        atoms = self._listed()
+        finite = xp.isfinite(atoms.losses)
+        seen = finite & (atoms.p > 0)
+        log_masses = xp.where(seen, xp.log(xp.where(seen, atoms.p, 1.0)), -np.inf)
+        return Survey(xp.where(finite, atoms.losses, 0.0), log_masses)
+
+    def max_loss(self) -> PerSetting:
+        """The largest loss that has any probability; rounded up."""
+        atoms = self._listed()
+        largest = xp.where(atoms.p > 0, atoms.losses, -np.inf).max(-1)
+        return xp.where(xp.isnan(atoms.p.sum(-1)), np.nan, largest + self.loss_error())
+
+    def loss_error(self) -> PerSetting:
+        """That of the atoms."""
+        atoms = self._listed()
+        return xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
+
+    def infinity(self) -> PerSetting:
+        """The mass of the outcomes that Q never has."""
+        atoms = self._listed()
+        mass = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1)
+        error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
+        return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
+
+    def anchor(self) -> PerSetting:
+        """The heaviest atom's loss."""
+        atoms = self._listed()
+        finite = xp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
+        heaviest = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
+        return xp.where(xp.isfinite(heaviest), heaviest, 0.0)
+
+
+class Tabulated(Listed):
     """A pair of which subclasses give the atoms only.
 
     All sums are of non-negative numbers, so n roundings make a relative error of n units, in whatever order.
@@ -66,6 +107,9 @@ class Tabulated(Pair):
     def atoms(self) -> Atoms:
         """The pair itself, computed from the parameters or from a stored table."""
         raise NotImplementedError
+
+    def _listed(self) -> Atoms:
+        return self.atoms()
 
     def tails(self, losses: Edges) -> Tails:
         atoms = self.atoms()
@@ -80,39 +124,6 @@ class Tabulated(Pair):
         )
         error = xp.broadcast_to(atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0), p_above.shape)
         return Tails(p_above, p_below, q_above, q_below, error)
-
-    def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses, exactly."""
-        atoms = self.atoms()
-        finite = xp.isfinite(atoms.losses)
-        seen = finite & (atoms.p > 0)
-        log_masses = xp.where(seen, xp.log(xp.where(seen, atoms.p, 1.0)), -np.inf)
-        return Survey(xp.where(finite, atoms.losses, 0.0), log_masses)
-
-    def max_loss(self) -> PerSetting:
-        """The largest loss that has any probability; rounded up."""
-        atoms = self.atoms()
-        largest = xp.where(atoms.p > 0, atoms.losses, -np.inf).max(-1)
-        return xp.where(xp.isnan(atoms.p.sum(-1)), np.nan, largest + self.loss_error())
-
-    def loss_error(self) -> PerSetting:
-        """That of the atoms."""
-        atoms = self.atoms()
-        return xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
-
-    def infinity(self) -> PerSetting:
-        """The mass of the outcomes that Q never has."""
-        atoms = self.atoms()
-        mass = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1)
-        error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
-        return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
-
-    def anchor(self) -> PerSetting:
-        """The heaviest atom's loss."""
-        atoms = self.atoms()
-        finite = xp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
-        heaviest = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
-        return xp.where(xp.isfinite(heaviest), heaviest, 0.0)
 
 
 @mechanism

@@ -21,12 +21,6 @@ _LARGEST_WHOLE = 4096  # above it the binomial sum costs more than the trapezoid
 _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 
 
-def _log_expm1(c: Array) -> Array:
-    """log(exp(c) - 1) for c > 0, without overflow."""
-    small = xp.minimum(c, 30.0)
-    return xp.where(c > 30, c + log1p(-xp.exp(-xp.maximum(c, 30.0))), xp.log(xp.expm1(small)))
-
-
 def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     """An upper bound of log(A - 1), A = E_Q[(P/Q)^order], for whole orders; 0 < rate < 1, mu > 0.
 
@@ -35,7 +29,8 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     """
     k = np.arange(log_binomial.shape[-1], dtype=np.float64)
     mu, rate, order = mu[..., None], rate[..., None], order[..., None]
-    gain = _log_expm1(xp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
+    c = xp.maximum(k * (k - 1) * mu * mu / 2, _TINY)
+    gain = c + xp.log(-xp.expm1(-c))  # log(e^c - 1)
     kept, dropped = k * xp.log(rate), (order - k) * log1p(-rate)
     terms = log_binomial + kept + dropped + gain
     # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.

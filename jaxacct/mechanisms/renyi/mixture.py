@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -80,24 +81,21 @@ def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, rever
 _curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NODES)
 
 
-def mixture_divergence(
-    sigma: ArrayLike,
-    sensitivities: Sequence[ArrayLike],
-    weights: Sequence[ArrayLike],
-    order: ArrayLike,
-    relation: str,
-    rate: ArrayLike = 1.0,
-) -> Array:
+Mixture: TypeAlias = tuple[ArrayLike, Sequence[ArrayLike], Sequence[ArrayLike]]
+"""Sigma, sensitivities and weights."""
+
+
+def mixture_divergence(mixture: Mixture, order: ArrayLike, relation: str, rate: ArrayLike) -> Array:
     """The divergence of a `RandomSensitivityGaussian` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
 
     `add_or_remove` is the larger of both directions.
     """
-    leaves: PyTree = (sigma, sensitivities, weights, order, rate)
+    leaves: PyTree = (*mixture, order, rate)
     shape = np.broadcast_shapes(*settings_shapes(leaves))
-    noise, moved, chances, orders, shares = flattened(leaves, shape, xp)
+    noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *moved], -1)
-    chances = xp.stack([1.0 - shares, *(shares * chance for chance in chances)], -1)
+    shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
+    weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
     directions = {"remove": [False], "add": [True]}.get(relation, [False, True])
-    found = [_curve(noise, shifts, chances, orders, xp.full(noise.shape, side)) for side in directions]
+    found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
     return largest(found).reshape(shape)

@@ -10,7 +10,6 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
-from jaxacct.mechanisms.pairs.cells import cell_masses
 from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.renyi.closed import ROUNDING
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
@@ -46,8 +45,8 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     tails = pair.tails(edges)
     eta = loss_error + 4.0 * UNIT * xp.abs(edges)
     low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
-    mass, off, _, _ = cell_masses(tails)
-    (p, q), (p_off, q_off) = mass + off, xp.where(mass > 0, 2.0 * off / xp.where(mass > 0, mass, 1.0), 1.0)
+    p, p_off = _upper_cells(tails.p_above, tails.p_below, tails.error)
+    q, q_off = _upper_cells(tails.q_above, tails.q_below, tails.error)
     at_low, at_high = log_power_excess(low, a), log_power_excess(high, a)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
@@ -92,6 +91,20 @@ def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
     between = np.arange(_REFINE) / _REFINE
     inner = points[..., :-1, None] + between * (points[..., 1:] - points[..., :-1])[..., None]
     return xp.concatenate([inner.reshape(*shape, -1), points[..., -1:]], -1)
+
+
+def _upper_cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+    """The mass of each cell from the smaller tail, rounded up, and its relative error.
+
+    In far tails the error may be larger than the mass, where :func:`jaxacct.mechanisms.pairs.cells.cell_masses` knows
+    nothing.
+    """
+    right = above[..., :-1] < below[..., 1:]
+    differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
+    mass = xp.maximum(differences, 0.0)
+    smaller = xp.where(right, above[..., :-1], below[..., 1:])
+    scale = 2.0 * smaller * xp.maximum(error[..., :-1], error[..., 1:])
+    return mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0)
 
 
 def log_power_excess(loss: Array, a: Array) -> Array:

@@ -14,10 +14,10 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.halves import HalvesPair
 from jaxacct.mechanisms.pairs.replaced.displaced import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.replaced.gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.revealed import RescaledPair, RevealedPair
-from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import whole_steps
 from jaxacct.mechanisms.samples.cut_cells import cells_of, share_moved
 from jaxacct.mechanisms.samples.poisson import PoissonSampled
@@ -102,15 +102,16 @@ class TruncatedPoisson(Subsample):
         masses = cells.with_record
         if relation == "replace":
             usual, near = (AntipodalGaussianPair(noise, q) for q in (cells.usual, cells.near))
-            halves = [GaussianPair(0.5 * noise, cells.full, np.full((), side)) for side in (0.0, 1.0)]
-            full = WithoutReplacementPair(*halves)
+            above, below = (GaussianPair(0.5 * noise, cells.full, np.full((), side)) for side in (0.0, 1.0))
+            full = HalvesPair(above, below, np.zeros(()))
         else:
             usual, near = (GaussianPair(noise, q, back) for q in (cells.usual, cells.near))
             # Of a special record nothing is left in the third cell where all of it has moved.
             moved = relation in ("remove", "add") or (not _validate.is_traced(share) and bool(np.all(share == 1.0)))
-            full = (
-                GaussianPair(0.5 * noise, cells.full, back) if moved else DisplacedGaussianPair(noise, cells.full, back)
-            )
+            full = GaussianPair(0.5 * noise, cells.full, back)
+            if not moved:
+                below = GaussianPair(noise, cells.full, np.ones(()))
+                full = HalvesPair(DisplacedGaussianPair(noise, cells.full), below, back)
         if relation in ("remove", "add"):
             sign, masses = (-1.0, cells.without) if relation == "add" else (1.0, masses)
             near, full = (

@@ -15,7 +15,7 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
-from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
+from jaxacct.mechanisms.pairs.halves import HalvesPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
@@ -79,13 +79,15 @@ class SampledWithoutReplacement(Subsample):
         rate = self._rate()
         if relation != "replace":
             return [(inner._sampled(rate, relation), 1.0)]
-        return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
+        return [(HalvesPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add"), np.zeros(())), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         if relation in ("add_or_remove", "add", "remove"):
             for name in self._sides(relation):
                 self._dominating(name)  # says what is wrong, if anything is
-            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=_rounded_up(self._rate().value))
+            # A quotient is off by a unit; divergences grow with the rate.
+            rate = xp.minimum(inflated(self._rate().value, 2.0 * UNIT), 1.0)
+            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=rate)
             return sampled._renyi(order, relation)
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
@@ -105,8 +107,3 @@ class SampledWithoutReplacement(Subsample):
     def _witness(self, relation: str) -> Mechanism:
         found = of_witness(self, "replace")
         return unchecked(KnownAttack, mechanism=found) if relation == "replace" else found
-
-
-def _rounded_up(rate: Array) -> Array:
-    """A quotient that is off by a unit; divergences grow with the rate."""
-    return xp.minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -16,6 +16,7 @@ from jaxacct import _validate
 from jaxacct._types import PyTree
 
 MODELS = ("linear", "mlp", "conv")
+_HIDDEN = 64
 
 
 class Network(NamedTuple):
@@ -114,19 +115,18 @@ class ConvNet(nnx.Module):
         return self.head(x.reshape(x.shape[0], -1))
 
 
-def build_network(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden: int = 64) -> Network:
-    """A fresh network for examples of ``shape``: "linear", "mlp" (one hidden layer) or "conv" (images only).
+def build_network(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Network:
+    """A fresh network for examples of ``shape``: "linear", "mlp" (64 numbers in between) or "conv" (images only).
 
     Args:
         name: one of ``MODELS``.
         shape: features of one example, (features,) or (height, width, depth).
         classes: number of labels.
         seed: seed of the initial parameters, which are public.
-        hidden: width of the hidden layer.
 
     Raises:
         ValueError: an unknown name, "conv" on examples that are not images, sizes that are no whole numbers above 0 or
-            give more than 2^28 parameters.
+            may give more than 2^28 parameters.
     """
     _validate.integer(0, 2**32 - 1, seed=seed)
     _validate.one_of(MODELS, model=name)
@@ -134,16 +134,13 @@ def build_network(name: str, shape: tuple[int, ...], classes: int, seed: int, *,
         raise ValueError(f"shape must be a tuple of whole numbers, got {shape!r:.200}")
     for part in shape:
         _validate.whole(shape=part)
-    _validate.whole(classes=classes, hidden=hidden)
-    shape, classes, hidden = tuple(int(part) for part in shape), int(classes), int(hidden)
-    rngs = nnx.Rngs(int(seed))
+    _validate.whole(classes=classes)
+    shape, classes, rngs = tuple(int(part) for part in shape), int(classes), nnx.Rngs(int(seed))
     features = math.prod(shape)
-    if max(features, classes) * max(classes, hidden if name == "mlp" else 1, 32 if name == "conv" else 1) > 2**28:
-        raise ValueError(
-            f"shape, classes and hidden must give at most 2**28 parameters, got {shape}, {classes} and {hidden}"
-        )
+    if max(features, classes) * max(classes, _HIDDEN) > 2**28:
+        raise ValueError(f"shape and classes must give at most 2**28 parameters, got {shape} and {classes}")
     if name != "conv":
-        return from_flax(Mlp((features, hidden, classes) if name == "mlp" else (features, classes), rngs=rngs))
+        return from_flax(Mlp((features, _HIDDEN, classes) if name == "mlp" else (features, classes), rngs=rngs))
     if len(shape) != 3:
         raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
     return from_flax(ConvNet(shape, classes, rngs=rngs))

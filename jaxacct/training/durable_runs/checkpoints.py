@@ -60,7 +60,7 @@ class Checkpoints:
         notes = notes | {"digest": _digest(leaves), "shapes": _shapes(leaves)}
         args = self._ocp.args
         self._manager.save(
-            step, args=args.Composite(tree=args.StandardSave(leaves), notes=args.JsonSave(notes)), force=True
+            step, args=args.Composite(tree=args.StandardSave(_held(leaves)), notes=args.JsonSave(notes)), force=True
         )
         self._manager.wait_until_finished()
 
@@ -85,10 +85,11 @@ class Checkpoints:
                 f"and {wanted.get(name, 'missing')} here"
             )
         try:
-            template = jax.tree.map(self._ocp.utils.to_shape_dtype_struct, leaves)
-            restored = self._manager.restore(step, args=args.Composite(tree=args.StandardRestore(template)))["tree"]
+            template = jax.tree.map(self._ocp.utils.to_shape_dtype_struct, _held(leaves))
+            found = self._manager.restore(step, args=args.Composite(tree=args.StandardRestore(template)))["tree"]
         except Exception as problem:  # as above
             raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
+        restored = leaves | found
         if _digest(restored) != digest:
             raise ValueError(f"{where} is damaged, its digest does not agree: {help}")
         return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in leaves]), notes
@@ -110,6 +111,11 @@ def _named(tree: object) -> Leaves:
     """Leaves by their number and path: any pytree is then a plain dictionary, in order."""
     found = jax.tree_util.tree_leaves_with_path(tree)
     return {f"{i:05d}{jax.tree_util.keystr(path)}".replace("/", "|"): leaf for i, (path, leaf) in enumerate(found)}
+
+
+def _held(leaves: Leaves) -> Leaves:
+    """The leaves that hold anything: Orbax keeps no empty ones."""
+    return {name: leaf for name, leaf in leaves.items() if leaf.size}
 
 
 def _shapes(leaves: Leaves) -> dict[str, str]:

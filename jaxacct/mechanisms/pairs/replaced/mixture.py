@@ -41,7 +41,7 @@ class AntipodalMixturePair(Pair):
     def tails(self, losses: Edges) -> Tails:
         noise = column(self.noise)
         s, w = self._components()
-        x = outcome_of(_loss, xp.abs(losses) + 0.0 * noise, s, w, noise, _ACCEPTED)
+        x = outcome_of(_loss, xp.abs(losses) + 0.0 * noise, (s, w, noise), _ACCEPTED)
         sums = *mixture_tails(x, s, w, noise), *mixture_tails(x, -s, w, noise)
         largest = s.max(-1)[..., None]
         larger = xp.minimum((xp.abs(x) + largest) / noise, REACH + 2.0)

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, column, ranks, running_least, take, xp
-from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Edges, PerSetting, Tails, mirrored
 from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, mixed_loss
-from jaxacct.mechanisms.pairs.table import Tabulated
+from jaxacct.mechanisms.pairs.table import Atoms, Listed, Tabulated
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 
@@ -34,7 +33,7 @@ class _Cells(NamedTuple):
 
 
 @mechanism
-class AntipodalTablePair(Rated, Pair):
+class AntipodalTablePair(Rated, Listed):
     """((1 - rate) U + rate V, (1 - rate) U + rate V') on ranks in [0, 1], for the pair (V, U) ``inner``.
 
     The outcomes of ``inner`` are laid out by falling loss, each as long as its probability under the base U, which
@@ -106,19 +105,11 @@ class AntipodalTablePair(Rated, Pair):
         error = xp.minimum(cells.share * doubt, 1.0) + 0.0 * losses
         return mirrored(Tails(p_above, p_below, q_above, q_below, error), negative)
 
-    def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
+    def _listed(self) -> Atoms:
         cells = self._cells()
         losses = xp.concatenate([cells.losses, -cells.losses], -1)
-        masses = xp.concatenate([cells.p, cells.q], -1)
-        seen = xp.isfinite(losses) & (masses > 0)
-        return Survey(xp.where(seen, losses, 0.0), xp.where(seen, xp.log(xp.where(seen, masses, 1.0)), -np.inf))
-
-    def max_loss(self) -> PerSetting:
-        """The largest loss that has any probability; rounded up."""
-        cells = self._cells()
-        largest = xp.where(cells.p > 0, cells.losses, 0.0).max(-1)
-        return xp.where(xp.isnan(cells.p.sum(-1)), np.nan, largest + self.loss_error())
+        p, q = xp.concatenate([cells.p, cells.q], -1), xp.concatenate([cells.q, cells.p], -1)
+        return Atoms(losses, p, q, 4.0 * cells.share, 0.0)
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
@@ -130,18 +121,6 @@ class AntipodalTablePair(Rated, Pair):
         size = xp.where(xp.isfinite(atoms.losses), xp.abs(atoms.losses), 0.0).max(-1)
         off = xp.broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
         return 2.0 * off + UNIT * (64.0 + 32.0 * size - 16.0 * xp.log(self.rate))
-
-    def infinity(self) -> PerSetting:
-        """What P has of outcomes that Q never has; rounded down."""
-        cells = self._cells()
-        mass = xp.where(cells.losses == np.inf, cells.p, 0.0).sum(-1)
-        return xp.maximum(deflated(mass, 2.0 * cells.share[..., 0]) - 2.0 * cells.share[..., 0] * mass, 0.0)
-
-    def anchor(self) -> PerSetting:
-        """The likeliest loss."""
-        cells = self._cells()
-        likeliest = first_greatest(xp.where(xp.isfinite(cells.losses), cells.p, -1.0))
-        return xp.take_along_axis(cells.losses, likeliest[..., None], -1)[..., 0]
 
 
 def _before(falling: Array, at: Array, included: bool) -> Array:
