@@ -160,7 +160,9 @@ def _shuffled(mechanism: Shuffled, size: int) -> Draw:
 def _below(rate: ArrayLike) -> np.float32:
     """The largest float32 that is no larger: a smaller rate costs no more."""
     wide = float(np.asarray(rate))
-    return found if (found := np.float32(wide)) <= wide else np.nextafter(found, np.float32(0.0))
+    found = np.float32(wide)
+    # As float64s: NumPy compares a float32 with a Python float as float32s.
+    return found if float(found) <= wide else np.nextafter(found, np.float32(0.0))
 
 
 def _whole(value: ArrayLike) -> int:

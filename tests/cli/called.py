@@ -11,3 +11,10 @@ def called(capsys, *arguments):
         main(list(arguments))
     out, err = capsys.readouterr()
     return stop.value.code, out, err
+
+
+def said(capsys, *arguments):
+    """What ``jaxacct ARGUMENTS`` writes to standard output, where all is well."""
+    code, out, err = called(capsys, *arguments)
+    assert code == 0, err
+    return out

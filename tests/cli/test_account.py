@@ -13,13 +13,13 @@ import pytest
 import jaxacct
 from jaxacct.cli import group
 from tests.cli.called import called as _run
+from tests.cli.called import said
 
 
 def test_epsilon_prints_both_bounds(capsys):
-    code, out, _ = _run(capsys, "epsilon", "--sigma", "2", "--steps", "10", "--delta", "1e-5")
+    out = said(capsys, "epsilon", "--sigma", "2", "--steps", "10", "--delta", "1e-5")
     truth = jaxacct.epsilon(jaxacct.Gaussian(2.0), 1e-5, steps=10)
     upper, lower = (float(line.split()[2]) for line in out.splitlines()[:2])
-    assert code == 0
     # Six digits, rounded outwards: what is printed is still a bound.
     assert upper >= truth.upper
     assert lower <= truth.lower
@@ -54,10 +54,8 @@ def test_a_delta_above_one_in_the_records_is_warned_of(capsys, delta, more, warn
 
 
 def test_delta_speaks_json(capsys):
-    code, out, _ = _run(capsys, "delta", "--sigma", "2", "--epsilon", "1", "--relation", "add", "--json")
-    answer = json.loads(out)
+    answer = json.loads(said(capsys, "delta", "--sigma", "2", "--epsilon", "1", "--relation", "add", "--json"))
     truth = jaxacct.delta(jaxacct.Gaussian(2.0), 1.0)
-    assert code == 0
     assert answer["delta"] == {"lower": float(truth.lower), "upper": float(truth.upper)}
     assert answer["relation"] == "add"
     assert answer["runs"] == [{"mechanism": "gaussian", "sigma": 2.0, "rate": 1.0, "steps": 1}]
@@ -100,13 +98,12 @@ FAMILIES = [
 @pytest.mark.parametrize(("options", "mechanism"), FAMILIES, ids=lambda x: x if isinstance(x, str) else "")
 def test_options_describe_mechanisms(capsys, options, mechanism):
     command = ["delta", *options.split(), "--epsilon", "0.4"]
-    code, out, err = _run(capsys, *command, "--json")
-    assert code == 0, err
+    answer = json.loads(said(capsys, *command, "--json"))
     truth = jaxacct.delta(mechanism, 0.4)
-    assert json.loads(out)["delta"] == {"lower": float(truth.lower), "upper": float(truth.upper)}
-    said = " ".join(_run(capsys, *command)[1].split())
-    assert ("best attack known" in said) == isinstance(mechanism, NOT_ATTAINED)
-    assert ("epochs of" in said) == ("batches" in options)
+    assert answer["delta"] == {"lower": float(truth.lower), "upper": float(truth.upper)}
+    words = " ".join(said(capsys, *command).split())
+    assert ("best attack known" in words) == isinstance(mechanism, NOT_ATTAINED)
+    assert ("epochs of" in words) == ("batches" in options)
 
 
 def test_what_nothing_certifies_is_null_in_json_and_inf_in_words(capsys):
@@ -161,25 +158,22 @@ def test_commands_and_options_complete(capsys, monkeypatch):
 
 def test_users_and_mu_are_asked_for_in_one_line(capsys):
     run = ["epsilon", "--sigma", "3", "--rate", "0.01", "--steps", "100", "--delta", "1e-5", "--records-per-user", "4"]
-    code, out, _ = _run(capsys, *run, "--gdp", "-q")
+    out = said(capsys, *run, "--gdp", "-q")
     truth = jaxacct.epsilon(jaxacct.UserLevel(jaxacct.Gaussian(3.0), 0.01, 4), 1e-5, steps=100)
-    assert code == 0
     upper, lower = (float(line.split()[2]) for line in out.splitlines()[:2])
     assert lower <= truth.lower <= truth.upper <= upper <= 1.001 * lower
     assert "at most 4" in out
     assert "attained" in out
     assert "mu <=" in out
-    code, out, _ = _run(capsys, *run, "--gdp", "--json", "-q")
-    answer = json.loads(out)
+    answer = json.loads(said(capsys, *run, "--gdp", "--json", "-q"))
     assert answer["records_per_user"] == 4
     assert answer["gdp"]["mu"]["lower"] <= answer["gdp"]["mu"]["upper"]
 
 
 def test_group_privacy_says_so_and_has_the_lower_bound_of_one_record(capsys):
     run = ["--mechanism", "skellam", "--mu", "400", "--records-per-user", "3", "-q"]
-    code, out, _ = _run(capsys, "delta", "--epsilon", "0.2", *run)
+    out = said(capsys, "delta", "--epsilon", "0.2", *run)
     alone = jaxacct.delta(jaxacct.Skellam(400.0), 0.2)
-    assert code == 0
     upper, lower = (float(line.split()[2]) for line in out.splitlines()[:2])
     assert lower <= alone.lower < upper
     assert "group privacy" in out

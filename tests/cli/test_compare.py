@@ -7,6 +7,7 @@ import pytest
 import jaxacct
 from jaxacct import filters
 from tests.cli.called import called as _run
+from tests.cli.called import said
 
 OPTIONS = ["--sigma", "20,30", "--steps", "31", "--delta", "1e-5"]
 WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 15])
@@ -14,10 +15,8 @@ WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 
 
 @pytest.mark.slow
 def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
-    code, out, _ = _run(capsys, "compare", *OPTIONS, "--epsilon", "0.8", "--json")
-    found = json.loads(out)
+    found = json.loads(said(capsys, "compare", *OPTIONS, "--epsilon", "0.8", "--json"))
     rows = {row["method"]: row for row in found["rows"]}
-    assert code == 0
     assert set(rows) == {"fixed in advance", "zcdp", "gdp", "renyi", "approximate_gdp"}
     assert {name for name, row in rows.items() if row["kind"] != "proven"} == {"approximate_gdp"}
     assert set(found["left_out"]) == {
@@ -36,8 +35,7 @@ def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
 @pytest.mark.slow
 def test_the_thorough_filters_join(capsys):
     options = ["--sigma", "2", "--rate", "0.05", "--steps", "200", "--delta", "1e-5", "--epsilon", "1"]
-    code, out, err = _run(capsys, "compare", *options, "--thorough", "--json")
-    assert code == 0, err
+    out = said(capsys, "compare", *options, "--thorough", "--json")
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
     assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
@@ -63,8 +61,7 @@ PICTURES = [
 def test_pictures_are_written(capsys, tmp_path, options):
     pytest.importorskip("jaxacct.plotting")
     file = tmp_path / "picture.png"
-    code, out, err = _run(capsys, "plot", *options, "-o", str(file), "--json")
-    assert code == 0, err
+    out = said(capsys, "plot", *options, "-o", str(file), "--json")
     assert json.loads(out) == {"wrote": str(file)}
     assert file.read_bytes().startswith(b"\x89PNG")
 
@@ -82,10 +79,8 @@ def test_an_asymptotic_number_below_a_proven_lower_bound_is_said_to_be_too_small
 
 def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
     options = ["--sampling", "--sigma", "1", "--batch", "50", "--records", "1000", "--epochs", "2", "--delta", "1e-6"]
-    code, out, _ = _run(capsys, "compare", *options, "--json")
-    found = json.loads(out)
+    found = json.loads(said(capsys, "compare", *options, "--json"))
     rows = {row["sampler"]: row for row in found["rows"]}
-    assert code == 0
     assert (found["batches"], found["epochs"]) == (20, 2)
     exact = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 20), 1e-6, steps=2)
     assert rows["allocation"]["epsilon"] == pytest.approx(float(exact.upper), rel=1e-6)
@@ -95,11 +90,9 @@ def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
 
 def test_users_are_compared_where_their_curve_is_attained(capsys):
     run = ["compare", "--sigma", "8", "--rate", "0.01", "--steps", "50", "--delta", "1e-5", "--records-per-user", "3"]
-    code, out, _ = _run(capsys, *run, "--json", "-q")
-    found = json.loads(out)
+    found = json.loads(said(capsys, *run, "--json", "-q"))
     rows = {row["method"]: row for row in found["rows"]}
     truth = jaxacct.epsilon(jaxacct.UserLevel(jaxacct.Gaussian(8.0), 0.01, 3), 1e-5, steps=50)
-    assert code == 0
     assert rows["fixed in advance"]["epsilon"] == float(truth.upper)
     assert rows["renyi"]["epsilon"] > truth.upper
     assert "at most 3" in found["assumes"][-1]

@@ -9,19 +9,14 @@ import numpy as np
 import pytest
 
 import jaxacct
-from tests.cli.called import called
-
-
-def _run(capsys, *arguments):
-    return called(capsys, "sweep", *arguments)
+from tests.cli.called import said
 
 
 def test_csv_holds_the_numbers_of_the_library(capsys, tmp_path):
     file = tmp_path / "table.csv"
     options = ["--sigma", "2,4", "--steps", "10,20", "--delta", "1e-5,1e-6", "--csv"]
-    code, out, _ = _run(capsys, *options, "-o", str(file))
-    assert (code, out) == (0, "")
-    assert file.read_text() == _run(capsys, *options)[1]
+    assert not said(capsys, "sweep", *options, "-o", str(file))
+    assert file.read_text() == said(capsys, "sweep", *options)
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 8
     assert [row["steps"] for row in rows[:4]] == ["10", "10", "20", "20"]
@@ -32,10 +27,9 @@ def test_csv_holds_the_numbers_of_the_library(capsys, tmp_path):
 
 
 def test_the_printed_table_is_rounded_outwards(capsys):
-    code, out, _ = _run(capsys, "--sigma", "2:4:3", "--epsilon", "1", "--steps", "10")
+    out = said(capsys, "sweep", "--sigma", "2:4:3", "--epsilon", "1", "--steps", "10")
     truth = jaxacct.delta(jaxacct.Gaussian([2.0, 3.0, 4.0]), 1.0, steps=10)
     table = [line.split() for line in out.splitlines()]
-    assert code == 0
     assert out.splitlines()[0] == "gaussian: rate 1, steps 10, epsilon 1, relation add_or_remove"
     assert table[1] == ["sigma", "delta_lower", "delta_upper"]
     lower, upper = np.array(table[2:], float)[:, 1:].T
@@ -45,9 +39,7 @@ def test_the_printed_table_is_rounded_outwards(capsys):
 
 
 def test_noise_is_sought_for_every_target_and_null_where_there_is_none(capsys):
-    code, out, _ = _run(capsys, "--epsilon", "1,0", "--delta", "1e-5,1e-12", "--steps", "100", "--json")
-    found = json.loads(out)
-    assert code == 0
+    found = json.loads(said(capsys, "sweep", "--epsilon", "1,0", "--delta", "1e-5,1e-12", "--steps", "100", "--json"))
     assert found["wanted"] == "sigma"
     assert [row["sigma"] is None for row in found["rows"]] == [False, False, False, True]
     sigma = [row["sigma"] for row in found["rows"][:2]]
@@ -55,7 +47,6 @@ def test_noise_is_sought_for_every_target_and_null_where_there_is_none(capsys):
 
 
 def test_other_runs_are_composed_with_every_setting(capsys):
-    code, out, _ = _run(capsys, "--run", "gdp:mu=0.5,steps=4", "--sigma", "1,2", "--delta", "1e-5", "--json")
+    out = said(capsys, "sweep", "--run", "gdp:mu=0.5,steps=4", "--sigma", "1,2", "--delta", "1e-5", "--json")
     truth = [float(jaxacct.epsilon(jaxacct.GDP(math.sqrt(1 + 1 / s**2)), 1e-5).upper) for s in (1, 2)]
-    assert code == 0
     assert [row["epsilon_upper"] for row in json.loads(out)["rows"]] == pytest.approx(truth, rel=1e-12)

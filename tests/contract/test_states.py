@@ -286,12 +286,7 @@ def test_a_loop_names_a_foreign_state_and_stops_at_once_on_a_traced_one():
 INDIVIDUAL = {
     "any": lambda mu, n: filters.per_example(filters.gdp(mu), examples=n),
     "approximate": lambda mu, n: filters.per_example(filters.approximate_gdp(0.02 * mu), examples=n),
-    "menu": lambda mu, n: filters.per_example(
-        filters.menu(
-            filters.gaussian_menu((2.0, 8.0), 0.1, sigmas=4), epsilon=1.5 * mu, delta=1e-3, unit=16, points=256
-        ),
-        examples=n,
-    ),
+    "menu": lambda mu, n: filters.per_example(menu(mu), examples=n),
 }
 
 

@@ -89,14 +89,3 @@ def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     assert run.returncode == 0, run.stderr[-4000:]
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert int(run.stdout.split()[-1]) == sum(cell["cell_type"] == "code" for cell in cells)
-
-
-@pytest.mark.slow  # needs the extra docs, which is there when CI comes to slow tests
-def test_a_notebook_s_page_links_to_colab_once_the_repository_has_an_address():
-    pytest.importorskip("latex2mathml")
-    spec = importlib.util.spec_from_file_location("hooks", NOTEBOOKS[0].parents[1] / "docs" / "hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    assert hooks.colab_link("", "notebooks/quickstart.ipynb") == ""
-    link = hooks.colab_link("https://github.com/OWNER/NAME.git", "notebooks/quickstart.ipynb")
-    assert "colab.research.google.com/github/OWNER/NAME/blob/main/notebooks/quickstart.ipynb" in link

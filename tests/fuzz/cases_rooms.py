@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import numpy as np
 
 from jaxacct import Gaussian, RandomizedResponse, adversary, audit, expost, filters, release, training
+from tests.contract.test_expost import CHECKS, DEFINITIONS, SOURCES
 from tests.fuzz.common import case
 
 KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
 EPSILONS = np.array([0.5, 1.0])
 RESULT = expost.ExPostResult(1.0, 1.0, expost.RenyiExPost(8.0))
-CHECK = {"threshold": 0.0, "epsilon": 1.0, "sensitivity": 1.0}
 PATH = {"key": KEY, "value": 1.0, "epsilons": EPSILONS, "sensitivity": 1.0}
-SOURCE = {"value": 1.0, "sensitivity": 1.0, "order": 8.0}
 PLAN = {"sigma": 1.0, "rate": 0.1, "steps": 10}
 TABLES = np.array([[0.5, 0.5], [0.6, 0.4]])
-EXPOST = {
-    "AboveThreshold": case(expost.AboveThreshold, **CHECK),
-    "ApproximateExPost": case(expost.ApproximateExPost, delta=1e-5),
-    "Brownian": case(expost.Brownian, "value", **SOURCE),
-    "Doubling": case(expost.Doubling, "value", **SOURCE),
-    "GumbelReduction": case(expost.GumbelReduction, scores=np.array([0.5, 0.1]), sensitivity=1.0),
-    "LaplaceReduction": case(expost.LaplaceReduction, "value", value=1.0, sensitivity=1.0),
-    "RenyiOdometer": case(expost.RenyiOdometer, order=8.0),
-    "PlainGaussian": case(expost.PlainGaussian, **CHECK, order=8.0, checks=3),
-    "PrecisionWeighted": case(expost.PrecisionWeighted, "value", **SOURCE),
-    "ProbabilisticExPost": case(expost.ProbabilisticExPost, delta=1e-5),
-    "PublicScore": case(expost.PublicScore, threshold=0.0),
-    "RenyiExPost": case(expost.RenyiExPost, order=8.0),
+
+
+def like(one):
+    """The class of a source, check or definition, with what one of it holds; any value may be released."""
+    good = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    return case(type(one), *(good.keys() & {"value"}), **good)
+
+
+EXPOST = {name: like(one) for name, one in (SOURCES | CHECKS | DEFINITIONS).items() if dataclasses.fields(one)} | {
     "ExPostResult": case(expost.ExPostResult, "output", output=1.0, epsilon=1.0, definition=expost.RenyiExPost(8.0)),
-    "SparseVector": case(expost.SparseVector, **CHECK, order=8.0),
+    "RenyiOdometer": case(expost.RenyiOdometer, order=8.0),
     "approximate_epsilon": case(expost.approximate_epsilon, epsilon=1.0, order=8.0, delta=1e-5),
     "bayes_factor": case(expost.bayes_factor, epsilon=1.0, order=8.0, confidence=0.9),
-    "brownian": case(
-        expost.reduction.brownian_path,
-        "key",
-        "value",
-        key=KEY,
-        value=1.0,
-        epsilons=EPSILONS,
-        order=8.0,
-        sensitivity=1.0,
-    ),
+    "brownian": case(expost.reduction.brownian_path, "key", "value", **PATH, order=8.0),
     "convert": case(expost.convert, result=RESULT, to=expost.ApproximateExPost(1e-5)),
     "convert with budgets": case(
-        expost.convert,
-        result=expost.ExPostResult(1.0, 1.0, expost.GDPExPost()),
-        to=expost.ApproximateExPost(1e-5),
-        order=8.0,
-        budgets=EPSILONS,
+        expost.convert, result=expost.ExPostResult(1.0, 1.0, expost.GDPExPost()), to=expost.ApproximateExPost(1e-5),
+        order=8.0, budgets=EPSILONS,
     ),
     "ex_ante": case(expost.ex_ante, definition=expost.RenyiExPost(8.0), cap=1.0),
     "exact.excess": case(expost.exact.excess, definition=expost.PureExPost(), tables=TABLES, epsilons=EPSILONS),
@@ -65,32 +50,22 @@ EXPOST = {
         expost.scales.plain_gaussian_scale, epsilon=1.0, order=8.0, sensitivity=1.0, checks=3
     ),
     "reduction.precision_weighted_path": case(
-        expost.reduction.precision_weighted_path,
-        "key",
-        "value",
-        key=KEY,
-        value=1.0,
-        epsilons=EPSILONS,
-        order=8.0,
-        sensitivity=1.0,
+        expost.reduction.precision_weighted_path, "key", "value", **PATH, order=8.0
     ),
     "scales.sparse_vector_scales": case(expost.scales.sparse_vector_scales, epsilon=1.0, order=8.0, sensitivity=1.0),
     "stopped_by": case(expost.stopped_by, released=RESULT, check=RESULT),
-}
+}  # fmt: skip
 ADVERSARY = {
     "Rule.unrestricted": case(adversary.Rule.unrestricted, queries=FAMILY),
     "natural_residue": case(
         adversary.natural_residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2, words=("mechanism",)
     ),
     "GeneralizedResponse.enclosing": case(
-        adversary.GeneralizedResponse.enclosing,
-        query=Gaussian(1.0),
-        epsilons=[0.5, 1.0],
-        relation="remove",
+        adversary.GeneralizedResponse.enclosing, query=Gaussian(1.0), epsilons=[0.5, 1.0], relation="remove",
         words=("mechanism",),
     ),
     "Rule.additive": case(adversary.Rule.additive, queries=FAMILY, costs=[1, 2], budget=3),
-}
+}  # fmt: skip
 CLAIM = {"delta": 1e-5, "confidence": 0.9, "mechanism": None, "steps": 1, "relation": "add_or_remove"}
 AUDIT = {
     "canaries": case(

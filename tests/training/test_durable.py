@@ -209,6 +209,17 @@ def test_no_wrong_byte_takes_back_a_charge_that_reached_the_disk(tmp_path, monke
             assert held(path) in ([None] if first <= place < whole else [None, ACKNOWLEDGED]), (place, byte)
 
 
+def test_records_of_another_journal_under_the_counts_of_this_one_are_damage(tmp_path):
+    paths = [tmp_path / name for name in ("one", "other")]
+    for path in paths:
+        with contextlib.closing(Journal(path)) as journal:
+            journal.append({"kind": "charge", "step": 0, "state": path.name})
+            journal.sync()
+    one, other = (path.read_bytes() for path in paths)
+    paths[0].write_bytes(one[: one.index(b'{"seal"')] + other[other.index(b'{"seal"') :])
+    assert held(paths[0]) is None
+
+
 @pytest.mark.parametrize("together", [1, 2, 3])
 def test_a_count_that_a_power_cut_tore_leaves_the_one_of_the_sync_before(tmp_path, monkeypatch, together):
     """However many records each sync brings: a run's step brings two, a charge and what became of it."""

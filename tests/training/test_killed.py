@@ -1,5 +1,6 @@
 """A training process is killed at random moments: what the disk says is spent is never less than what was."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -38,11 +39,8 @@ def _units(state):
 
 
 def _journal(folder):
-    journal = Journal(folder / "journal")
-    try:
+    with contextlib.closing(Journal(folder / "journal")) as journal:
         return journal.records
-    finally:
-        journal.close()
 
 
 def _released(log):

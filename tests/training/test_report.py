@@ -48,14 +48,8 @@ def follow(budget):
 
 
 def full_report(budget, run, seeded=False):
-    return make_report(
-        run,
-        budget,
-        delta=1e-5,
-        data={"name": "none"},
-        settings={"filter": "renyi", "schedule": "constant"},
-        seeded=seeded,
-    )
+    settings = {"filter": "renyi", "schedule": "constant"}
+    return make_report(run, budget, delta=1e-5, data={"name": "none"}, settings=settings, seeded=seeded)
 
 
 def test_equal_steps_are_counted_together():
@@ -80,9 +74,8 @@ def test_a_fixed_schedule_gets_bounds_in_the_right_order():
     assert all(row["is_bound"] for row in rows.values())
     assert rows["pld"]["lower"] <= rows["pld"]["epsilon"] < rows["filter"]["epsilon"]
     assert rows["filter"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
-    direct = jaxacct.epsilon(
-        jaxacct.PoissonSampled(jaxacct.Gaussian(budget.schedule.planned[0][0]), 0.1), 1e-5, steps=20
-    )
+    step = jaxacct.PoissonSampled(jaxacct.Gaussian(budget.schedule.planned[0][0]), 0.1)
+    direct = jaxacct.epsilon(step, 1e-5, steps=20)
     assert rows["pld"]["epsilon"] == pytest.approx(float(direct.upper), rel=1e-2)
 
 
@@ -98,6 +91,7 @@ def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped
     rows = privacy_rows(outcome(follow(budget), stopped), budget, 1e-5)
     assert [rows[name]["is_bound"] for name in ("filter", "pld")] == [True, False]
     assert rows["pld"]["label"] == words
+    assert privacy_rows(outcome([], "interrupted"), budget, 1e-5)["pld"]["epsilon"] == 0  # no step costs nothing
 
 
 def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
@@ -122,23 +116,11 @@ def test_the_approximate_filter_says_that_it_is_no_bound_and_is_contradicted_whe
     assert report["privacy"]["pld"]["lower"] > report["privacy"]["filter"]["epsilon"]
 
 
-def test_no_step_costs_nothing():
-    rows = privacy_rows(outcome([], "interrupted"), plan(), 1e-5)
-    assert rows["pld"]["epsilon"] == 0
-
-
 def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     budget = plan()
     report = full_report(budget, outcome(follow(budget)), seeded=True)
-    assert set(report["history"]) == {
-        "step",
-        "sigma",
-        "rate",
-        "clip_scale",
-        "noisy_gradient_norm",
-        "budget_left",
-        "lost",
-    }
+    history = {"step", "sigma", "rate", "clip_scale", "noisy_gradient_norm", "budget_left", "lost"}
+    assert set(report["history"]) == history
     assert set(report) == {
         "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
         "adaptive_schedule", "budget", "budget_unit", "drawn", "filter", "made", "notes", "report", "history",
@@ -223,15 +205,10 @@ def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():
         state = init_state(params, optimizer, budget.filter, budget.schedule, seeded_keys(0))
         seen.clear()
         run = fit(
-            step,
-            state,
-            (x, y),
-            steps=30,
-            evaluate=accuracy(logits, x, y),
-            evaluate_every=5,
+            step, state, (x, y), steps=30, evaluate=accuracy(logits, x, y), evaluate_every=5,
             interrupted=lambda limit=limit: len(seen) >= limit,
             on_step=lambda record, accuracy: seen.append(record.step),
-        )
+        )  # fmt: skip
         assert run.stopped == stopped
         assert len(run.records) == len(seen) == expected
         assert run.evaluations[-1][0] == expected
