@@ -92,8 +92,8 @@ def test_the_identity_changes_nothing_and_the_infinite_loss_everything(bound):
     ("excess", "message"),
     [
         ([0.0, np.nan, 0.1, 0.0, 0.0], "excess must be between 0 and .* got nan"),
-        ([0.0, 0.0, -0.1, 0.0, 0.0], r"excess must be between 0 and 1 at epsilon 0, got -0\.1"),
-        ([0.0, 0.0, 1.5, 0.0, 0.0], "excess must be between 0 and 1 at epsilon 0, got 1.5"),
+        ([0.0, 0.0, -0.1, 0.0, 0.0], r"excess must be between 0 and min\(gamma, 1\), got -0\.1 at epsilon 0"),
+        ([0.0, 0.0, 1.5, 0.0, 0.0], r"excess must be between 0 and min\(gamma, 1\), got 1.5 at epsilon 0"),
         ([0.0, 0.0, 0.1, 0.2, 0.0], "excess must be that of a decreasing curve"),
     ],
 )

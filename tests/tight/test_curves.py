@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 import jaxacct
-from jaxacct import FromProfile, Gaussian, LossGrid, PrivacyProfile, TradeOff, supremum
+from jaxacct import PLD, FromProfile, Gaussian, LossGrid, PrivacyProfile, TradeOff, supremum
 
 
 @pytest.mark.parametrize("bound", ["lower", "upper"])
@@ -50,3 +50,10 @@ def test_many_points_of_a_gaussian_come_close_to_it_also_composed():
     made, true = jaxacct.delta(profile, at, steps=4), jaxacct.delta(gaussian, at, steps=4)
     assert np.all(made.upper >= true.lower)
     assert np.all(made.upper <= true.upper * 1.01)
+
+
+@pytest.mark.parametrize("mechanism", [jaxacct.Laplace(1.0), jaxacct.PoissonSampled(jaxacct.Laplace(1.0), 0.02)])
+def test_lower_laws_of_bounded_losses_stay_close_to_upper_ones_in_long_compositions(mechanism):
+    upper, lower = (PLD.from_mechanism(mechanism, bound).self_compose(1000) for bound in ("upper", "lower"))
+    at = np.array([0.0, 0.1, 1.0])
+    np.testing.assert_allclose(lower.hockey_stick(at), upper.hockey_stick(at), rtol=1e-5)

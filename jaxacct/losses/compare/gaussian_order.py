@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, array_module, iterated, repeated
-from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, mapped, quiet_float64
+from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, quiet_float64, rows
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -135,7 +135,7 @@ def mu_of(
             upper = unchecked(PrivacyProfile, excess=enclosed.upper, grid=common, bound="upper")
             leaky = TradeOff.from_profile(upper)
         above = dominating_mu(*arrays(leaky), float64(delta))
-        below = _dominated(losses, low, float64(delta))
+        below = rows(lambda row: _dominated(losses, row, float64(delta)), low)
         return as_arrays(MuRange(below, above))
 
 
@@ -183,13 +183,8 @@ def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, s
     return xp.maximum(xp.max(xp.where(steep | (widths + drops > 0), found, -np.inf), -1), 0.0)
 
 
-def _dominated(losses: Array, low: Array, delta: Array) -> Array:
-    flat = low.reshape(-1, low.shape[-1])
-    return mapped(lambda row: _dominated_one(losses, row[0], delta)[None], flat, 1).reshape(low.shape[:-1])
-
-
 @compiled()
-def _dominated_one(losses: Array, low: Array, delta: Array) -> Array:
+def _dominated(losses: Array, low: Array, delta: Array) -> Array:
     xp = array_module(losses, low, delta)
     # As H at |loss| of the pair or of the reversed one: G_mu is symmetric.
     gamma = xp.exp(xp.minimum(losses, 0.0))

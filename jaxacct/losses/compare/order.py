@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
@@ -139,9 +138,6 @@ def crossings(
     refuse_nan([a, b])
     with quiet_float64():
         points, first, second = _enclosed(a, b, relation, grid)
-        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
-            order = array_module(points).argsort(points)
-            points, first, second = jax.tree.map(lambda x: x[order], (points, first, second))
         return as_arrays(_crossings(first, second, points, most))
 
 
@@ -207,9 +203,11 @@ def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     last = running_greatest(xp.where(sign != 0, index, -1))
     previous = xp.concatenate([xp.full(1, -1), last[:-1]])
     change = (sign != 0) & (previous >= 0) & (sign[previous] == -sign)
-    found = _places(change, most)
+    # The first places of change; -1 after the last.
+    first = xp.sort(xp.pad(xp.where(change, index, index.size), (0, most), constant_values=index.size))[:most]
+    none = first == index.size
+    found = xp.where(none, -1, first)
     start = previous[found]
-    none = found < 0
     left, right = points[start], points[found]
     middle = 0.5 * (a.point + a.upper) - 0.5 * (b.point + b.upper)
     d0, d1 = middle[start], middle[found]
@@ -218,14 +216,6 @@ def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     estimate = xp.where(found == start + 1, xp.clip(between, left, right), 0.5 * (left + right))
     blank = lambda x: xp.where(none, np.nan, x)  # noqa: E731
     return Crossings(blank(left), blank(right), blank(estimate), change.sum())
-
-
-def _places(change: Array, most: int) -> Array:
-    """The first ``most`` places where ``change`` is true; -1 after the last."""
-    if array_module(change) is not np:
-        return jnp.nonzero(change, size=most, fill_value=-1)[0]
-    found = np.flatnonzero(change)[:most]
-    return np.concatenate([found, np.full(most - found.size, -1)])
 
 
 def _enclosed(a: Member, b: Member, relation: str, grid: LossGrid | None) -> tuple[Array, Enclosed, Enclosed]:
@@ -239,7 +229,7 @@ def _enclosed(a: Member, b: Member, relation: str, grid: LossGrid | None) -> tup
 
 
 def all_at_slopes(members: list[TradeOff]) -> tuple[PyTree, Enclosed]:
-    """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
+    """All trade-off curves at all of their slopes, in order, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
     xp = array_module(rows)
     logs = []
@@ -249,7 +239,7 @@ def all_at_slopes(members: list[TradeOff]) -> tuple[PyTree, Enclosed]:
         both = (widths > 0) & (drops > 0)
         loss = xp.log(xp.where(both, widths, 1.0)) - xp.log(xp.where(both, drops, 1.0))
         logs.append(xp.where(both, loss, 0.0).reshape(-1))
-    points = xp.concatenate([*logs, np.asarray([0.0, np.inf, -np.inf])])
+    points = xp.sort(xp.concatenate([*logs, np.asarray([0.0, np.inf, -np.inf])]))
     found = [families.excess_of_segments(*row, points) for row in rows]
     batch = len(members) == 1 and rows[0][0].ndim > 1
     lower, upper = found[0] if batch else tuple(xp.stack(x) for x in zip(*found, strict=True))

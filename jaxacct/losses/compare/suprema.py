@@ -60,14 +60,9 @@ def supremum(
         only = members[0] if side == "upper" and len(members) == 1 else None
         if isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1 and grid in (None, only.grid):
             # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
-            return replaced(only, excess=replaced(only, excess=_largest(only.excess)).float64())
+            return replaced(only, excess=replaced(only, excess=only.excess.max(0)).float64())
         stacked, grid = _stacked(members, side, relation, grid)
         return unchecked(PrivacyProfile, excess=conversions.supremum_excess(stacked, side), grid=grid, bound=side)
-
-
-def _largest(excess: Array) -> Array:
-    """Maximum over the first axis."""
-    return excess.max(0) if array_module(excess) is not np else np.maximum.reduce(excess, axis=0)
 
 
 def infimum(

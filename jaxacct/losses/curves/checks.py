@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import float64, quiet_float64
-from jaxacct._types import Fields
 from jaxacct.losses.grids.grid import CEILING, LossGrid
 
 TOLERANCE = 1e-9
@@ -49,17 +49,18 @@ def lawful(masses: Array, infinity_mass: Array, grid: LossGrid, bound: str) -> t
             f"masses must have {grid.size} points on the last axis, as the grid, and infinity_mass the axes before it, "
             f"got shapes {np.shape(masses)} and {np.shape(infinity_mass)}"
         )
+    most = 1.0 + (_ROUNDED_UP if bound == "upper" else LAW_SLACK)
     if _validate.is_traced((masses, infinity_mass)):
         with quiet_float64():
             total = float64(masses).sum(-1) + float64(infinity_mass)
-            good = (total <= 1.0 + _most(bound == "upper")) & ((total >= 1.0 - LAW_SLACK) | (bound == "lower"))
+            good = (total <= most) & ((total >= 1.0 - LAW_SLACK) | (bound == "lower"))
             good &= (jnp.min(masses, -1) >= 0) & (infinity_mass >= 0)  # NaN is not
             worst = jnp.full_like(infinity_mass, 1 if bound == "upper" else 0)
             none = jnp.zeros_like(masses)
             return jnp.where(good[..., None], masses, none), jnp.where(good, infinity_mass, worst)
     _validate.rate(masses=masses, infinity_mass=infinity_mass)
     total = np.asarray(masses, np.float64).sum(-1) + np.asarray(infinity_mass, np.float64)
-    if np.any(total > 1.0 + _most(bound == "upper")):
+    if np.any(total > most):
         raise ValueError(f"masses and infinity_mass must sum up to at most 1, got {total.max():g}")
     if bound == "upper" and np.any(total < 1.0 - LAW_SLACK):
         raise ValueError(
@@ -67,10 +68,6 @@ def lawful(masses: Array, infinity_mass: Array, grid: LossGrid, bound: str) -> t
             "PLD.from_masses counts what is missing as an infinite loss"
         )
     return masses, infinity_mass
-
-
-def _most(safe: bool) -> float:
-    return _ROUNDED_UP if safe else LAW_SLACK
 
 
 def lawful_excess(excess: Array, grid: LossGrid, bound: str) -> Array:
@@ -85,31 +82,43 @@ def lawful_excess(excess: Array, grid: LossGrid, bound: str) -> Array:
         raise ValueError(
             f"excess must have {grid.size} points on the last axis, as the grid, got shape {np.shape(excess)}"
         )
-    gamma = np.exp(grid.losses)
-    highest = np.minimum(gamma, 1.0)
+    limit = np.minimum(np.exp(grid.losses), 1.0)
     # H falls: its excess grows by no more than the identity falls.
     growth = -np.diff(-np.expm1(np.minimum(grid.losses, 0.0)))
-    traced = _validate.is_traced(excess)
-    if not traced:
-        _validate.numbers(excess=excess)
     with quiet_float64():
-        values = float64(excess)
+        values = _float64(excess=excess)
         xp = array_module(values)
-        outside = ~((values >= 0.0) & (values <= highest * (1.0 + LAW_SLACK) + _FLOOR))  # NaN is
-        rises = xp.diff(values, axis=-1) > growth + LAW_SLACK * values[..., 1:] + _FLOOR
-        if traced:
-            good = ~(outside.any(-1) | rises.any(-1))[..., None]
-            return xp.where(good, excess, (highest if bound == "upper" else 0.0 * highest).astype(excess.dtype))
-    if outside.any():
-        where = tuple(int(i[0]) for i in np.nonzero(outside))
-        limit, at = highest[where[-1]], grid.losses[where[-1]]
-        raise ValueError(f"excess must be between 0 and {limit:g} at epsilon {at:g}, got {values[where]:g}")
-    if rises.any():
-        where = tuple(int(i[0]) for i in np.nonzero(rises))
-        raise ValueError(
-            f"excess must be that of a decreasing curve, got one that rises after epsilon {grid.losses[where[-1]]:g}"
-        )
-    return excess
+        rules = {
+            "be between 0 and min(gamma, 1)": ~((values >= 0.0) & (values <= limit * (1.0 + LAW_SLACK) + _FLOOR)),
+            "be that of a decreasing curve": xp.diff(values, axis=-1) > growth + LAW_SLACK * values[..., 1:] + _FLOOR,
+        }
+        good = _kept("excess", values, rules, "epsilon", grid.losses)
+        if not _validate.is_traced(excess):
+            return excess
+        return xp.where(good[..., None], excess, (limit if bound == "upper" else 0.0 * limit).astype(excess.dtype))
+
+
+def _float64(**given: ArrayLike) -> Array:
+    """The one argument in float64: NumPy's if it is known, and numbers then."""
+    ((_, value),) = given.items()
+    if _validate.is_traced(value):
+        return float64(value)
+    _validate.numbers(**given)
+    return np.asarray(value, np.float64)
+
+
+def _kept(name: str, values: Array, broken: Mapping[str, Array], axis: str, at: Array) -> Array:
+    """Whether each of the curves keeps all rules (shape of the batch): those that are known do, or are refused.
+
+    ``broken`` has for each rule the points at which it is broken, and ``at`` the places of all points on ``axis``.
+    """
+    good = ~array_module(values).stack([points.any(-1) for points in broken.values()]).any(0)
+    if _validate.is_traced(values) or good.all():
+        return good
+    rule, points = next((rule, points) for rule, points in broken.items() if points.any())
+    where = tuple(int(i[0]) for i in np.nonzero(points))
+    place = f"{axis} {np.broadcast_to(at, values.shape)[where]:g}" + (f" of curve {where[:-1]}" if where[1:] else "")
+    raise ValueError(f"{name} must {rule}, got {values[where]:g} at {place}")
 
 
 def check_segments(widths: Array, drops: Array, bound: str) -> Array:
@@ -134,7 +143,7 @@ def check_segments(widths: Array, drops: Array, bound: str) -> Array:
         before = running_greatest(xp.where(xp.isnan(losses), -np.inf, losses))
         bent = (losses < before - LAW_SLACK).any(-1)
         light = (totals < 1.0 - LAW_SLACK).any(0) & (bound == "lower")
-        most = 1.0 + _most(bound == "lower")
+        most = 1.0 + (_ROUNDED_UP if bound == "lower" else LAW_SLACK)
         good = ~(bent | light) & (totals <= most).all(0)
         if traced:
             return good & (xp.min(w, -1) >= 0) & (xp.min(d, -1) >= 0)
@@ -146,44 +155,36 @@ def check_segments(widths: Array, drops: Array, bound: str) -> Array:
     return good
 
 
-def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
-    """H(gamma) at the grid's points is decreasing, convex, at most 1 and at least (1 - gamma)_+ (Theorem A.3).
+def check_profile_values(values: ArrayLike, grid: LossGrid) -> Array:
+    """Whether each of the curves is a profile (shape of the batch), if they are traced.
 
-    Args:
-        values: shape ``(..., grid.size)``.
-        grid: see :func:`check_grid`.
+    H(gamma) at the grid's points is decreasing, convex, at most 1 and at least (1 - gamma)_+ (Theorem A.3).
+
+    Raises:
+        ValueError: shapes that do not fit ``(..., grid.size)``, and known values that are no profile's.
     """
-    if values.shape[-1:] != (grid.size,):
-        raise ValueError(f"values must have {grid.size} points on the last axis, as the grid, got shape {values.shape}")
-    for rule, broken in _broken(values, grid.losses, np).items():
-        if broken.any():
-            where = tuple(int(i[0]) for i in np.nonzero(broken))
-            place = f"epsilon {grid.losses[where[-1]]:g}" + (f" of curve {where[:-1]}" if len(where) > 1 else "")
-            raise ValueError(f"values must be {rule}, got {values[where]:g} at {place}")
-
-
-def is_profile(values: Array, losses: Array) -> Array:
-    """The same conditions as one boolean for each curve, for traced values."""
-    xp = array_module(values, losses)
-    return ~xp.stack([broken.any(-1) for broken in _broken(values, losses, xp).values()]).any(0)
-
-
-def _broken(values: Array, losses: Array, xp: ModuleType) -> Fields:
-    gamma = xp.exp(losses)
-    identity = -xp.expm1(xp.minimum(losses, 0.0))
+    if np.shape(values)[-1:] != (grid.size,):
+        raise ValueError(
+            f"values must have {grid.size} points on the last axis, as the grid, got shape {np.shape(values)}"
+        )
+    values = _float64(values=values)
+    xp, losses = array_module(values), grid.losses
+    gamma = np.exp(losses)
+    identity = -np.expm1(np.minimum(losses, 0.0))
     # H(0) = 1 stands in front; slopes between neighbours must grow, up to the rounding of what they come from.
     before = xp.concatenate([xp.ones_like(values[..., :1]), values], -1)
-    steps = xp.diff(xp.concatenate([xp.zeros(1), gamma]))
+    steps = np.diff(gamma, prepend=0.0)
     slopes = xp.diff(before, axis=-1) / steps
     rounding = (TOLERANCE * xp.abs(before[..., :-1] - before[..., 1:]) + _FLOOR * before[..., :-1]) / steps
     bend = slopes[..., 1:] - slopes[..., :-1] + rounding[..., 1:] + rounding[..., :-1]
-    return {
-        "numbers": xp.isnan(values),
-        "at most 1": values > 1.0 + _FLOOR,
-        "at least (1 - gamma)_+": values < identity - _FLOOR,
-        "decreasing": xp.diff(before, axis=-1) > TOLERANCE * before[..., :-1],
-        "convex in gamma": xp.concatenate([bend < 0, xp.zeros_like(values[..., :1], bool)], -1),
+    rules = {
+        "be numbers": xp.isnan(values),
+        "be at most 1": values > 1.0 + _FLOOR,
+        "be at least (1 - gamma)_+": values < identity - _FLOOR,
+        "be decreasing": xp.diff(before, axis=-1) > TOLERANCE * before[..., :-1],
+        "be convex in gamma": bend < 0,
     }
+    return _kept("values", values, rules, "epsilon", losses)
 
 
 def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
@@ -208,7 +209,4 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
         "be decreasing": np.pad(drop < -TOLERANCE * beta[..., :-1], pad),
         "be convex": np.pad(bent, (*pad[:-1], (1, 1))),
     }
-    for rule, broken in rules.items():
-        if broken.any():
-            where = tuple(int(i[0]) for i in np.nonzero(broken))
-            raise ValueError(f"beta must {rule}, got {beta[where]:g} at alpha {alpha[where]:g} (point {where})")
+    _kept("beta", beta, rules, "alpha", alpha)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -136,7 +135,7 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
 
 
 @compiled("bound")
-def supremum_excess(family: Any, bound: str) -> Array:
+def supremum_excess(family: Array, bound: str) -> Array:
     """Pointwise maximum over the first axis, ``(members, ..., size)`` to ``(..., size)``.
 
     From above: the maximum at the points; chords of a maximum of convex curves lie above it. From below: each cell
@@ -154,11 +153,7 @@ def supremum_excess(family: Any, bound: str) -> Array:
     return xp.concatenate([left[..., :1], xp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)
 
 
-def highest_of(members: Sequence[object], bound: str) -> Array:
-    """:func:`supremum_excess` of curves of one shape."""
-    return _highest_of(list(members), bound)
-
-
 @compiled("bound")
-def _highest_of(members: list[Any], bound: str) -> Array:
+def highest_of(members: list[Array], bound: str) -> Array:
+    """:func:`supremum_excess` of curves of one shape."""
     return supremum_excess(array_module(*members).stack(members), bound)

@@ -97,7 +97,7 @@ def _excess(pair: Pair, losses: Array, bound: str) -> Array:
 
 def _nodes(pair: Pair, losses: Array, bound: str) -> Array:
     if bound == "point":
-        return points_below(losses, pair.tails(losses))
+        return _line(losses, pair.tails(losses), losses >= 0)[0]  # any event is a bound
     if bound == "upper":
         found = nodes_above(losses, pair.tails(widened(losses)), pair.loss_error())
         # Above the largest loss the curve is 0; a point of the lattice is good to some units of itself.
@@ -159,11 +159,6 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array, d
     inner = xp.minimum(right[..., :-1], left[..., 1:])
     first, last = xp.minimum(start[..., :1], left[..., :1]), xp.minimum(column(infinite), right[..., -1:])
     return xp.concatenate([first, inner, last], -1)
-
-
-def points_below(losses: Array, tails: Tails) -> Array:
-    """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
-    return array_module(losses, *tails).maximum(_line(losses, tails, losses >= 0)[0], 0.0)
 
 
 def _line(at: Array, tails: Tails, right: Array) -> tuple[Array, Array]:

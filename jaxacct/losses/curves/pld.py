@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -19,7 +19,7 @@ from jaxacct._numerics.rows import settings_shapes
 from jaxacct._types import Float, Float64
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import from_tails as nodes
-from jaxacct.losses.curves.pld_composition import composed, room
+from jaxacct.losses.curves.pld_composition import Fixed, Points, composed, room
 from jaxacct.losses.grids import hockey_stick as pld_curves
 from jaxacct.losses.grids.convex_envelope import masses_of_excess
 from jaxacct.losses.grids.grid import LossGrid
@@ -162,7 +162,7 @@ class PLD:
             float64, shape ``batch + epsilon.shape``, in [0, 1].
         """
         _validate.finite(epsilon=epsilon)
-        return _hockey_stick(self, epsilon)
+        return _read(self, pld_curves.hockey_stick, epsilon)
 
     def trade_off(self, alpha: ArrayLike) -> Float64[Array, "*shape"]:
         """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
@@ -181,7 +181,7 @@ class PLD:
             ValueError: a concrete ``alpha`` outside [0, 1].
         """
         _validate.rate(alpha=alpha)
-        return _trade_off(self, alpha)
+        return _read(self, pld_curves.trade_off, alpha)
 
     def log_moment(self, theta: ArrayLike) -> Float64[Array, "*shape"]:
         """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
@@ -277,14 +277,9 @@ def _wide(law: PLD) -> PLD:
     return replaced(law, masses=wide(law.masses), infinity_mass=wide(law.infinity_mass))
 
 
-@compiled()
-def _hockey_stick(law: PLD, epsilon: Array) -> Array:
-    return pld_curves.hockey_stick(*law._law(), float64(epsilon), law._sign)
-
-
-@compiled()
-def _trade_off(law: PLD, alpha: Array) -> Array:
-    return pld_curves.trade_off(*law._law(), float64(alpha), law._sign)
+@compiled("curve")
+def _read(law: PLD, curve: Callable[..., Array], at: Array) -> Array:
+    return curve(*law._law(), float64(at), law._sign)
 
 
 @compiled()
@@ -306,12 +301,12 @@ def _tilted(law: PLD, theta: Array) -> PLD:
 
 
 def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
-    place = room(pld, other, steps)
-    masses, infinite = _composed(pld, other, steps, place.fixed, place.points)
-    grid = LossGrid(pld.grid.spacing, place.lowest, place.fixed.length)
+    fixed, points, lowest = room(pld, other, steps)
+    masses, infinite = _composed(pld, other, steps, fixed, points)
+    grid = LossGrid(pld.grid.spacing, lowest, fixed.length)
     return unchecked(PLD, masses=masses, infinity_mass=infinite, grid=grid, bound=pld.bound)
 
 
 @compiled("steps", "fixed")
-def _composed(pld: PLD, other: PLD | None, steps: int, fixed: Any, points: Any) -> tuple[Array, Array]:
+def _composed(pld: PLD, other: PLD | None, steps: int, fixed: Fixed, points: Points) -> tuple[Array, Array]:
     return composed(_wide(pld), None if other is None else _wide(other), steps, fixed, points)

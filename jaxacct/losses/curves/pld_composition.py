@@ -1,12 +1,9 @@
-"""Composition of PLDs on a grid; what it cuts and rounds: docs/proofs/curves.md, lemma 5.
-
-A law here is anything with ``masses``, ``infinity_mass``, ``grid`` and ``bound``, as :class:`jaxacct.PLD` has them.
-"""
+"""Composition of PLDs on a grid; what it cuts and rounds: docs/proofs/curves.md, lemma 5."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,11 +14,17 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
 
+if TYPE_CHECKING:
+    from jaxacct.losses.curves.pld import PLD
+
 _MOST = 2**24  # points of a composed law: an FFT of a few hundred MiB
 _SHORT = 2**14  # points of a composed law that is never cut
 _LONG = 2**20  # points of a law that is cut, if its losses are bounded: up to the largest sum
 _CUT = 2.0**-80  # mass beyond either end of a law that is cut: far below what a transform rounds
 _TILTS = 1.4 ** np.arange(-16.0, 5.0)  # of a Gaussian's best tilt
+
+
+_Held = tuple[np.ndarray, LossGrid, int]  # a law's masses at hand, its grid, and how often it runs
 
 
 class Fixed(NamedTuple):
@@ -58,16 +61,8 @@ class Points(NamedTuple):
     cut: Array
 
 
-class Room(NamedTuple):
-    """Where a composed law lies; ``lowest`` is its grid's."""
-
-    fixed: Fixed
-    points: Points
-    lowest: int
-
-
-def room(pld: Any, other: Any, steps: int) -> Room:
-    """Where the law of ``steps`` times ``pld``, and once ``other``, lies.
+def room(pld: PLD, other: PLD | None, steps: int) -> tuple[Fixed, Points, int]:
+    """Where the law of ``steps`` times ``pld``, and once ``other``, lies, and the lowest point of its grid.
 
     Traced laws are put on a grid that holds every sum. Where the masses are known and that would be long, the grid ends
     where no more than ``_CUT`` of the mass lies beyond either end.
@@ -82,7 +77,7 @@ def room(pld: Any, other: Any, steps: int) -> Room:
     size = 1 << spread.bit_length()
     known = at_hand(pld, other)
     host = isinstance(pld.masses, np.ndarray) and (other is None or isinstance(other.masses, np.ndarray))
-    held = [_Held(_at_hand(law), law.grid, count) for law, count in parts if known]
+    held = [(np.asarray(law.float64().masses), law.grid, count) for law, count in parts if known]
     least, most = _support(held) if known else (0, spread)
     low, high, cut = 0, size - 1, 0.0
     if known and size > _SHORT:
@@ -104,10 +99,10 @@ def room(pld: Any, other: Any, steps: int) -> Room:
     if bounded:
         length = most - low + 1 if host else _fast(max(most - low + 1, size))
     points = Points._make(np.asarray(x) for x in (low, high, least, most, cut))
-    return Room(Fixed(size, length, whole, bounded), points, lowest + low)
+    return Fixed(size, length, whole, bounded), points, lowest + low
 
 
-def composed(pld: Any, other: Any, steps: int, fixed: Fixed, points: Points) -> tuple[Any, Any]:
+def composed(pld: PLD, other: PLD | None, steps: int, fixed: Fixed, points: Points) -> tuple[Array, Array]:
     """Masses and infinity mass of ``pld`` run ``steps`` times, and ``other`` once if it is not None.
 
     By FFT, with its rounding error on every entry that a sum can be.
@@ -133,18 +128,6 @@ def composed(pld: Any, other: Any, steps: int, fixed: Fixed, points: Points) -> 
     elif upper:
         infinite = infinite + points.cut
     return masses, xp.clip(infinite, 0.0, 1.0)
-
-
-def _at_hand(law: Any) -> np.ndarray:
-    return np.asarray(law.masses if law.masses.dtype == np.float64 else law.float64().masses)
-
-
-class _Held(NamedTuple):
-    """A law's masses at hand, its grid, and how often it runs."""
-
-    masses: np.ndarray
-    grid: LossGrid
-    times: int
 
 
 def _support(parts: list[_Held]) -> tuple[int, int]:

@@ -102,10 +102,9 @@ class PrivacyProfile:
         """
         _validate.one_of(("upper", "lower"), bound=bound)
         validity.check_grid(grid)
-        _validate.numbers(values=values)
-        if not _validate.is_traced(values):
-            validity.check_profile_values(np.asarray(values, np.float64), grid)
-        return unchecked(cls, excess=_excess_of_values(values, grid.losses, bound), grid=grid, bound=bound)
+        with quiet_float64():
+            good = validity.check_profile_values(values, grid)
+        return unchecked(cls, excess=_excess_of_values(values, grid.losses, good, bound), grid=grid, bound=bound)
 
     @classmethod
     def from_pld(cls, pld: PLD, grid: LossGrid | None = None) -> PrivacyProfile:
@@ -247,12 +246,11 @@ def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
 
 
 @compiled("bound")
-def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
+def _excess_of_values(values: Array, losses: Array, good: Array, bound: str) -> Array:
     values = float64(values)
     xp = array_module(values, losses)
     gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))
     limit = xp.minimum(gamma, 1.0)
     rounding = xp.where(losses < 0, 4.0 * EPS, 0.0)
     excess = values - identity + (rounding if bound == "upper" else -rounding)
-    good = validity.is_profile(values, losses)[..., None]
-    return xp.where(good, xp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)
+    return xp.where(good[..., None], xp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)

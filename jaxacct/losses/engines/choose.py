@@ -2,8 +2,7 @@
 
 One run of one pair is read off its tails (`one_run`). Compositions are inverted (`inversion`), on more and more
 frequencies until bounds are a millionth wide or no number of frequencies would do. What is wide after that is composed
-law by law (`laws`), and what is wide even then is capped (`fallback_bounds`). Where two engines answered, the
-intersection of their bounds holds.
+law by law (`laws`). Where two engines answered, the intersection of their bounds holds.
 
 Concrete questions are answered in NumPy and compile nothing. Deltas of one composition at many epsilons are first read
 off a few lines (`along_curves`). Which engine answers, and on how many points, depends on the question alone. Inside a
@@ -23,7 +22,6 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct.losses.engines.along_curves import along_curves
-from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, decays, has_lines, inversion_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
 from jaxacct.losses.engines.laws.in_program import narrowed_by_laws
@@ -109,12 +107,9 @@ def _concrete(batch: Narrowing) -> Answer:
     if open_.size:
         open_ = _by_small_sizes(batch, open_)
     # One direction after the other: what is no worse needs no narrow bounds.
-    wide = [_by_laws_and_large_sizes(batch, own) for own in batch.by_direction(open_) if own.size]
-    open_ = np.concatenate([open_[:0], *wide])
-    if open_.size:
-        known = batch.lower[open_], batch.upper[open_]
-        batch.narrow(open_, *capped(batch.kind, *batch.query(open_), known))
-        batch.report(open_.size)
+    for own in batch.by_direction(open_):
+        if own.size:
+            batch.report(_by_laws_and_large_sizes(batch, own).size)
     return batch.lower, batch.upper
 
 

@@ -78,9 +78,9 @@ class Narrowing:
         return [members[side == i] for i in range(self.sides)]
 
     def narrow(self, members: np.ndarray, low: Array, high: Array) -> None:
-        """Both the old and the new bounds hold: so does their intersection."""
-        self.lower[members] = np.maximum(self.lower[members], low)
-        self.upper[members] = np.minimum(self.upper[members], high)
+        """Both the old and the new bounds hold: so does their intersection. NaN is no bound."""
+        self.lower[members] = np.fmax(self.lower[members], low)
+        self.upper[members] = np.fmin(self.upper[members], high)
 
     def report(self, settled: int) -> None:
         """Tells the caller's ``progress`` that so many more members are settled."""

@@ -69,13 +69,7 @@ def _from_tails(pair: Pair, epsilon: Array, largest: Array, loss_error: Array) -
     below_top = -xp.expm1(xp.minimum(cut - column(largest), 0.0))
     upper = xp.minimum(upper, inflated(below_top * p, 2.0 * error + 16.0 * UNIT)) + _TINY
     lower = p - xp.exp(log_scaled) - slack
-    return xp.where(epsilon > _LARGEST, 0.0, lower), upper
-
-
-def _possible_from_tails(pair: Pair, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
-    """The same, cut to what a delta can be."""
-    lower, upper = _from_tails(pair, epsilon, largest, loss_error)
-    xp = array_module(epsilon, upper)
+    lower = xp.where(epsilon > _LARGEST, 0.0, lower)
     return possible(lower, xp.where(epsilon >= column(largest), 0.0, upper), epsilon)
 
 
@@ -107,9 +101,9 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     else:
         least, most, limits = delta, delta, (largest, pair.loss_error())
         steering = lambda bound, goal: xp.log(0.5 + 0.5 * bound / goal)  # noqa: E731
-        curve = lambda epsilon, upper: _possible_from_tails(pair, column(epsilon), *limits)[upper][..., 0]  # noqa: E731
+        curve = lambda epsilon, upper: _from_tails(pair, column(epsilon), *limits)[upper][..., 0]  # noqa: E731
         # Neighbours among some ends, between which the bounds come down to delta.
-        at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None], *limits)
+        at_lower, at_upper = _from_tails(pair, _ENDS + zero[..., None], *limits)
         above, found = at_lower > column(delta), at_upper <= column(delta)
         low = xp.where(above, _ENDS, 0.0).max(-1)
         high = xp.where(above | (low[..., None] >= _ENDS), _LARGEST, _ENDS).min(-1)

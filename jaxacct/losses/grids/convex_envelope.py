@@ -14,8 +14,6 @@ docs/proofs/curves.md, lemmas 1 and 2.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -29,7 +27,7 @@ _TINY = 1e-300  # what underflow may hide
 
 
 @compiled("bound")
-def infimum_excess(family: Any, losses: Array, bound: str) -> Array:
+def infimum_excess(family: Array, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
 
     def envelope(excess: Array) -> Array:
@@ -141,7 +139,7 @@ def _beside(kept: Array) -> tuple[Array, Array]:
     return before, n - 1 - running_greatest(xp.where(kept, n - 1 - index, 0), reverse=True)
 
 
-def lower_hull(x: Array, y: Array, kinks: Any = None) -> Array:
+def lower_hull(x: Array, y: Array, kinks: Array | None = None) -> Array:
     """Which points are vertices of the lower convex hull; boolean, shape ``(n,)``, by Andrew's monotone chain.
 
     In JAX a loop of 2n steps, each one look at three points (vmaps without copying the stack). Rounding in a comparison
@@ -165,13 +163,13 @@ def lower_hull(x: Array, y: Array, kinks: Any = None) -> Array:
     if xp is np:
         return _chain(*(v.tolist() for v in (x, y, bend)))
 
-    def step(_: Any, state: tuple[Any, Any, Any]) -> tuple[Array, Array, Array]:
+    def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         stack, top, index = state  # `top` points on the stack, `index` the next point
         here = jnp.minimum(index, n - 1)
         drop = (index < n) & (top >= 2) & above(stack[jnp.maximum(top - 2, 0)], stack[jnp.maximum(top - 1, 0)], here)
         push = (index < n) & ~drop
         place = jnp.minimum(top, n - 1)
-        stack = stack.at[place].set(jnp.where(push, here, stack[place]))
+        stack = put(stack, place, jnp.where(push, here, stack[place]))
         return stack, jnp.where(drop, top - 1, jnp.where(push, top + 1, top)), jnp.where(push, index + 1, index)
 
     zero = jnp.zeros((), jnp.int32)

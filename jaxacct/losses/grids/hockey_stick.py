@@ -7,11 +7,9 @@ n units.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, Real, array_module, logsumexp
 from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
@@ -26,7 +24,7 @@ def relative_error(n: int) -> float:
     return EPS * (4.0 * n + 16.0)
 
 
-def at_lattice_points(masses: Array, spacing: Any) -> tuple[Array, Array]:
+def at_lattice_points(masses: Array, spacing: Real) -> tuple[Array, Array]:
     """``(above, curve)``: the mass above each lattice point, and the finite losses' hockey stick there."""
     xp = array_module(masses, spacing)
     above = xp.flip(xp.cumsum(xp.flip(masses, -1), -1), -1)
@@ -35,12 +33,12 @@ def at_lattice_points(masses: Array, spacing: Any) -> tuple[Array, Array]:
     return above, discounted(-xp.expm1(-spacing) * above, xp.exp(-spacing))
 
 
-def _times(rows: Any, matrix: Array) -> Array:
+def _times(rows: Array, matrix: Array) -> Array:
     """``rows @ matrix``. JAX cannot map a float64 product of matrices over an axis of a float32 program."""
     return rows @ matrix if array_module(rows, matrix) is np else (rows[..., None] * matrix).sum(-2)
 
 
-def discounted(terms: Any, factor: Array) -> Array:
+def discounted(terms: Array, factor: Array) -> Array:
     """Sums of ``terms[i] * factor ** (i - k)`` over i >= k, for every k; over the last axis.
 
     Block by block, with a triangular matrix of powers. The power of i - k is off by little more than 2 (i - k) units,
@@ -105,9 +103,8 @@ def _beyond(masses: Array, spacing: float, cell: Array) -> tuple[Array, Array]:
 def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign: float) -> Array:
     """The trade-off function at ``alpha``, shape ``batch + alpha.shape``; see :meth:`jaxacct.PLD.trade_off`."""
     xp = array_module(masses, infinity, alpha)
-    n = grid.size
+    n, losses = grid.size, grid.losses
     _, curve = at_lattice_points(masses, grid.spacing)
-    losses = (grid.lowest + np.arange(n)) * grid.spacing
     gamma = np.exp(np.minimum(losses, _LARGEST))
     # Every gamma gives a bound from below, so those beyond a double may be left out. From above they may not: they
     # stay, at a gamma that is too small.
@@ -131,8 +128,8 @@ def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign
 def _log_terms(masses: Array, grid: LossGrid, theta: Array) -> tuple[Array, Array]:
     """theta * loss + log(mass) and a bound on the relative error of its exponential."""
     xp = array_module(masses, theta)
-    losses = (grid.lowest + np.arange(grid.size)) * grid.spacing
-    return theta * losses + xp.log(masses), 4.0 * EPS * (4.0 + theta * np.abs(losses) + xp.abs(xp.log(masses)))
+    losses, logs = grid.losses, xp.log(masses)
+    return theta * losses + logs, 4.0 * EPS * (4.0 + theta * np.abs(losses) + xp.abs(logs))
 
 
 @compiled("grid", "sign")
@@ -141,8 +138,7 @@ def log_moment(masses: Array, grid: LossGrid, theta: Array, sign: float) -> Arra
     xp = array_module(masses, theta)
     terms, _ = _log_terms(masses, grid, theta)
     error = xp.max(4.0 * EPS * (4.0 + xp.where(masses > 0, xp.abs(terms), 0.0)), -1)
-    losses = (grid.lowest + np.arange(grid.size)) * grid.spacing
-    error = error + 8.0 * EPS * theta * np.abs(losses).max() + relative_error(grid.size)
+    error = error + 8.0 * EPS * theta * np.abs(grid.losses).max() + relative_error(grid.size)
     value = logsumexp(terms)
     return value + sign * (error + 4.0 * EPS * xp.where(xp.isfinite(value), xp.abs(value), 0.0))
 

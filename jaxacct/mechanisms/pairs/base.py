@@ -61,8 +61,8 @@ class Pair:
     """A dominating pair, as a pytree of float64 arrays of shape ``(...)``, one entry a setting.
 
     Subclasses give ``tails``, ``survey`` and ``loss_error``, and what else differs from the answers here. They may have
-    more methods, which engines look for: ``log_moment(order)`` bounds log E_Q[(P/Q)^order], ``gaussian_mu()`` is a mu
-    whose GDP dominates the pair, ``window(log_share)`` lists most of infinitely many outcomes.
+    more methods, which engines look for: ``log_moment(order)`` bounds log E_Q[(P/Q)^order], ``window(log_share)`` lists
+    most of infinitely many outcomes; :mod:`jaxacct.losses.engines.one_run` has two more.
     """
 
     def __init_subclass__(cls) -> None:

@@ -54,12 +54,6 @@ class HalvesPair(Pair):
     def loss_error(self) -> PerSetting:
         return xp.maximum(self.above.loss_error(), self.below.loss_error())
 
-    def gaussian_mu(self) -> PerSetting:
-        """The larger one, where Gaussians dominate both; inf where none is known."""
-        if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
-            return np.inf + self._zero()
-        return xp.maximum(self.above.gaussian_mu(), self.below.gaussian_mu())
-
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         return (1.0 + 1e-12) * xp.logaddexp(self.above.log_moment(order), self.below.log_moment(order))

@@ -59,12 +59,6 @@ class RevealedPair(Pair):
         """The larger one."""
         return self._larger("max_loss") if self.second is not None else np.inf + 0.0 * (self.weight + self.anchor())
 
-    def gaussian_mu(self) -> PerSetting:
-        """Where Gaussians dominate both, the larger one dominates the mean; inf where none is known."""
-        if not (hasattr(self.first, "gaussian_mu") and hasattr(self.second, "gaussian_mu")):
-            return np.inf + 0.0 * (self.weight + self.anchor())
-        return self._larger("gaussian_mu")
-
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
         if self.second is None:

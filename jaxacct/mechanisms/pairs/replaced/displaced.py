@@ -7,7 +7,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
@@ -48,10 +48,6 @@ class DisplacedGaussianPair(Pair):
         by = lambda shift: mixed_loss((shift * x - 0.5 * shift**2) / noise**2, q, 1.0 - q)  # noqa: E731
         x = xp.concatenate([Z * noise, 2.0 + Z * noise], -1)
         return Survey(by(2.0) - by(1.0), xp.concatenate([log1p(-q) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
-
-    def gaussian_mu(self) -> PerSetting:
-        """The laws are those of shifts by 1, mixed with what is the same: 1 / s, at every epsilon."""
-        return inflated(1.0 / self.noise, 1e-12) + 0.0 * self.rate
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair."""

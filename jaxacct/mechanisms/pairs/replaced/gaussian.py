@@ -7,7 +7,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import COMPLEMENT, Rated, all_records, log_rest, mixed_loss
@@ -67,10 +67,6 @@ class AntipodalGaussianPair(Rated, Pair):
         x = xp.concatenate([Z * noise, 1.0 + Z * noise], -1)
         loss = mixed_loss((x - 0.5) / noise**2, q, rest) - mixed_loss((-x - 0.5) / noise**2, q, rest)
         return Survey(loss, xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
-
-    def gaussian_mu(self) -> PerSetting:
-        """A hockey stick is convex in the pair: that of N(1, s^2) and N(-1, s^2) is above it at every epsilon."""
-        return inflated(2.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT) + 0.0 * self.rate
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: it is convex in the pair, and Q >= (1 - q) N(0, s^2)."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, column, logsumexp, xp
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH
@@ -52,10 +52,6 @@ class AntipodalMixturePair(Pair):
         noise = column(self.noise)
         s, w = self._components()
         return Survey(_loss(survey_points(s, noise), s, w, noise)[0], flat(xp.log(w)[..., None] + LOG_WEIGHT))
-
-    def gaussian_mu(self) -> PerSetting:
-        """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every epsilon."""
-        return inflated(2.0 * self._components()[0].max(-1) / self.noise, 8.0 * UNIT)
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
