@@ -21,6 +21,7 @@ from tests.training import durable_process as process
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 HERE = pathlib.Path(__file__).parent
+ROUNDING = 1e-12  # of a price, whose last bits differ from program to program
 
 
 def spend(filter, query, steps):
@@ -83,7 +84,7 @@ def kill_and_check(tmp_path, kills, seed):
         charges, recorded = _recorded(_journal(folder))
         released = len(_released(log))
         assert charges >= released
-        assert recorded >= released * one
+        assert recorded >= released * one * (1 - ROUNDING)
     # The rest in this process, until the filter refuses.
     outcome = process.train(folder, log)
     records, released = _journal(folder), _released(log)
@@ -94,7 +95,7 @@ def kill_and_check(tmp_path, kills, seed):
     assert charges - len(released) <= kills
     assert sum(not record.lost for record in outcome.records) == int(outcome.state.step)
     assert outcome.attempts == sum(record["kind"] == "attempt" for record in records)
-    assert recorded == spend(filter, query, charges)
+    assert recorded == pytest.approx(spend(filter, query, charges), rel=ROUNDING)
     # No two releases, of whatever attempts, share their noise.
     assert len({tuple(line["still"]) for line in released}) == len(released)
     # What was truly released, taken as fixed in advance, costs no more than what the filter promised.
