@@ -6,12 +6,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.convex_hull import hull_atoms
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
-from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
 
 
