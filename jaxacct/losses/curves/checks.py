@@ -163,11 +163,9 @@ def check_profile_values(values: ArrayLike, grid: LossGrid) -> Array:
     Raises:
         ValueError: shapes that do not fit ``(..., grid.size)``, and known values that are no profile's.
     """
-    if np.shape(values)[-1:] != (grid.size,):
-        raise ValueError(
-            f"values must have {grid.size} points on the last axis, as the grid, got shape {np.shape(values)}"
-        )
     values = _float64(values=values)
+    if values.shape[-1:] != (grid.size,):
+        raise ValueError(f"values must have {grid.size} points on the last axis, as the grid, got shape {values.shape}")
     xp, losses = array_module(values), grid.losses
     gamma = np.exp(losses)
     identity = -np.expm1(np.minimum(losses, 0.0))
