@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import Composed, Gaussian, Laplace, LossGrid, PoissonSampled, RandomizedResponse, UserLevel, filters
+from jaxacct import (
+    Composed,
+    FromTables,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    PoissonSampled,
+    RandomizedResponse,
+    UserLevel,
+    filters,
+)
 
 EPSILON, DELTA = 1.5, 1e-3
 NEVER = 2**31 - 1
@@ -192,6 +202,29 @@ def test_a_further_entry_that_fits_once_alone_is_held_once(entry, epsilon):
     both = Composed([entry, query(2.0, 0.1)], [1, rest]) if rest else entry
     for spent in (jaxacct.epsilon(both, 1e-5), jaxacct.epsilon(query(2.0, 0.1), 1e-5, steps=whole)):
         assert spent.lower <= float(box.guarantee.epsilon(1e-5)) <= epsilon
+
+
+@pytest.mark.parametrize("p", [[0.5, 0.5, 0.0], [0.5, 0.5, 1e-30]], ids=["never", "next to never"])
+def test_outcomes_that_only_the_other_data_set_has_are_paid_for(p):
+    """At loss -infinity for `remove`, at infinity for `add`: 0.0001 of delta for each run, whatever epsilon is."""
+    query, many = FromTables(p, [0.4999, 0.5, 1e-4]), 200
+    box = filters.sampled_gaussian(sigma=10.0, rate=1.0, epsilon=1.0, delta=1e-2)
+    admitted, state = 0, box.init()
+    for _ in range(many):
+        more, state = box.update(query, state)
+        admitted += int(more)
+    if admitted:
+        assert jaxacct.delta(query, 1.0, steps=admitted).lower <= 1e-2
+
+
+def test_a_composition_is_a_further_entry():
+    both = Composed([Laplace(20.0), Laplace(30.0)], [2, 1])
+    box = filters.sampled_gaussian(sigma=2.0, rate=0.1, epsilon=1.0, delta=1e-5, extra=[both])
+    admitted, state = box.update(0, box.init())
+    rest = int(box.steps_left(query(2.0, 0.1), state))
+    assert admitted
+    assert 0 < rest < int(box.steps_left(query(2.0, 0.1), box.init()))
+    assert jaxacct.delta(Composed([both, query(2.0, 0.1)], [1, rest]), 1.0).lower <= 1e-5
 
 
 @pytest.mark.parametrize(

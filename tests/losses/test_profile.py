@@ -196,3 +196,35 @@ def test_values_that_are_no_curve_are_refused_and_traced_ones_fail_closed(change
     found = np.asarray(read(bad))
     np.testing.assert_allclose(found[0], VALUES, atol=1e-6)
     np.testing.assert_array_equal(found[1], 1.0)
+
+
+@pytest.mark.parametrize("relation", ["remove", "add_or_remove", "replace"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        jaxacct.TruncatedPoisson(jaxacct.Gaussian(1.0), 0.1, 8, 60),
+        jaxacct.Shuffled(jaxacct.Gaussian(1.0), 5),
+        jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 5),
+        jaxacct.SampledWithReplacement(jaxacct.Gaussian(1.0), 5, 50),
+        jaxacct.SampledWithoutReplacement(jaxacct.Gaussian(1.0), 5, 50),
+        jaxacct.UserLevel(jaxacct.Gaussian(2.0), 0.1, 5),
+        jaxacct.PoissonSampled(jaxacct.FromTables([1.0, 0.0], [0.0, 1.0]), 1e-20),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+@pytest.mark.filterwarnings("ignore")  # of the gap between a proof and an attack
+def test_a_lower_curve_is_below_what_is_known_to_be_attained(mechanism, relation):
+    at = np.array([-1.0, 0.0, 0.1, 0.5, 1.0, 2.0])
+    known = np.asarray(jaxacct.delta(mechanism, at, relation=relation).lower)
+    curve = PrivacyProfile.from_mechanism(mechanism, "lower", relation=relation)
+    assert np.all(curve.hockey_stick(at) <= known * (1.0 + 1e-6) + 1e-15)
+    if relation != "add_or_remove":
+        law = PLD.from_mechanism(mechanism, "lower", relation=relation)
+        assert np.all(law.hockey_stick(at) <= known * (1.0 + 1e-6) + 1e-15)
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_a_lower_law_of_no_loss_at_all_has_no_delta(relation):
+    nothing = jaxacct.FromTables([0.5, 0.5], [0.5, 0.5])
+    for grid in (None, LossGrid(0.00012155062500000002, -5, 9), LossGrid(0.0015106790463963685, -2, 2000)):
+        assert PLD.from_mechanism(nothing, "lower", relation=relation, grid=grid).hockey_stick(0.0) <= 1e-18

@@ -18,9 +18,11 @@ from scipy.special import erfcx, ndtr
 
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import directions
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
@@ -82,7 +84,9 @@ def sampled(atoms: Ratios, rate: float) -> Ratios:
 def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
     """A discrete law above any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else its PLD.
 
-    The lattice of that is finer than ``grid``, and reaches as far as offsets of its points do.
+    The lattice of that is finer than ``grid``, and reaches as far as offsets of its points do. What Q has at losses
+    below its atoms lies at the ratio 0: no more than the curve's steepest chord from the origin up to the first atom
+    (docs/theorems/prices.md).
     """
     inner = query.mechanism if isinstance(query, PoissonSampled) else query
     if isinstance(inner, Gaussian):
@@ -94,9 +98,18 @@ def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
         return _atoms_of_user(query)
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
-    masses, losses = np.asarray(law.masses), fine.losses
-    masses, losses = masses[masses > 0], losses[masses > 0]
-    return Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
+    masses, losses = np.asarray(law.masses), law.grid.losses
+    some = masses > 0
+    theirs, least = inflated(masses[some] * np.exp(-losses[some]), 2.0**-48), losses[some].min(initial=np.inf)
+    (runs,) = directions(query, "remove")
+    if len(runs) == 1 and np.all(np.asarray(runs[0][1]) == 1):  # the law is that of this curve
+        rise = np.asarray(PrivacyProfile.from_mechanism(query, "upper", relation="remove", grid=fine).excess)
+        at_nothing = float((rise * np.exp(-fine.losses))[fine.losses <= max(least, fine.losses[0])].max())
+    else:  # what the law lacks under Q, and what it was lifted by under P
+        lifted = max(math.fsum(masses) + float(law.infinity_mass) - 1.0, 0.0) + 2.0**-48
+        at_nothing = max(1.0 - deflated(math.fsum(theirs), 2.0**-46), 0.0) + lifted * math.exp(-least)
+    at_nothing = inflated(at_nothing, 2.0**-46)
+    return Ratios(np.append(-1.0, np.expm1(losses[some])), np.append(at_nothing, theirs), float(law.infinity_mass))
 
 
 def _atoms_of_user(query: UserLevel) -> Ratios:

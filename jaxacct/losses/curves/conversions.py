@@ -21,7 +21,7 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import CEILING, LossGrid
 from jaxacct.losses.grids.hockey_stick import hockey_stick
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.directions import directions, side_names
+from jaxacct.mechanisms.directions import directions, side_names, witness
 
 
 def grid_for(mechanisms: Sequence[Mechanism], relation: str) -> LossGrid:
@@ -35,11 +35,14 @@ def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation:
     ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.
     """
     found = []
-    for name, parts in zip(side_names(mechanism, relation), directions(mechanism, relation), strict=True):
+    # What is below the mechanism's own pair need not be below what it does: a case of it is.
+    shown = mechanism if bound == "upper" else witness(mechanism, relation)
+    names, side = side_names(mechanism, relation), "upper" if bound == "upper" else "lower"
+    for i, parts in enumerate(directions(shown, relation)):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
-            found.append(nodes.excess_of_pair(parts[0][0], mechanism, grid, bound))
-        else:
-            composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
+            found.append(nodes.excess_of_pair(parts[0][0], shown, grid, bound))
+        elif i < len(names):
+            composed = PLD.from_mechanism(mechanism, side, relation=names[i], grid=grid)
             found.append(pld_excess(composed, grid))
     return found[0] if len(found) == 1 else highest_of(found, bound)
 

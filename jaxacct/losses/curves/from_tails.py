@@ -27,6 +27,8 @@ from jaxacct._numerics.curve_arrays import beside, compiled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.grids.grid import CEILING, LossGrid
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.pairs.base import Pair, Runs, Tails
 
 _TINY = 1e-290  # what underflow may hide
@@ -36,15 +38,19 @@ _SIZE = 2**13
 _CANDIDATES = 2.0 ** (np.arange(-80, 76) / 8.0)  # reaches of a grid, 1e-3 to 640
 
 
-def excess_of_pair(pair: Pair, source: object, grid: LossGrid, bound: str) -> Array:
+def excess_of_pair(pair: Pair, source: Mechanism, grid: LossGrid, bound: str) -> Array:
     """Bounds of the excess of one run of ``pair`` at the points of ``grid``, shape ``(*settings, grid.size)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere; "law" for those of one from
     below that may dip below the identity; or "point" for the best lower bounds at the points alone, whose chords bound
-    nothing. ``source`` has the arrays whose devices are used.
+    nothing. ``source`` is the mechanism of the pair; its arrays say which devices are used.
     """
     flat, shape = on_one_axis(pair)
-    return _excess(beside(flat, source), grid.losses, bound).reshape((*shape, grid.size))
+    excess = _excess(beside(flat, source), grid.losses, bound).reshape((*shape, grid.size))
+    rare, _ = rarely_sampled(source)
+    if bound == "upper" or not (_validate.is_traced(rare) or np.any(rare)):
+        return excess
+    return array_module(excess).where(column(rare), 0.0, excess)  # the pair samples more often than the mechanism does
 
 
 def grid_for(sides: Iterable[Runs], outside: float = 1e-16) -> LossGrid:

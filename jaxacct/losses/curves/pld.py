@@ -137,8 +137,8 @@ class PLD:
             both = "'remove' or 'add'" if relation == "add_or_remove" else "'zero_out' or 'fill_in'"
             raise ValueError(f"relation must be one direction ({both}), got {relation!r}")
         with quiet_float64():
-            # What is below the mechanism's own pair need not be below what it does: a case of it is.
-            (runs,) = directions(witness(mechanism, relation) if bound == "lower" else mechanism, relation)
+            # What is below the mechanism's own pair need not be below what it does: a case of it is, in one direction.
+            runs, *_ = directions(witness(mechanism, relation) if bound == "lower" else mechanism, relation)
             settings = np.broadcast_shapes(*settings_shapes(runs))
             if settings:
                 raise ValueError(f"mechanism must have scalar parameters, got a batch of shape {settings}")

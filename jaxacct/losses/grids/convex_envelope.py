@@ -66,10 +66,12 @@ def _masses(excess: Array, spacing: Array, zero: Array, bound: str) -> tuple[Arr
         masses = xp.maximum(signed, 0.0)
         # What is lifted, as a share of the law: by masses that were negative, and by points that rounding left out.
         lifted, held = (xp.cumsum(x[::-1])[::-1] for x in (masses - signed, masses))
+        lifted = lifted + (infinite - excess[-1])
         shares = xp.where(lifted > 0, lifted / (held + infinite), 0.0)
         value, off = _between_vertices(excess, losses, kept)
         gap = value + off - excess
-        missed = xp.where(gap > 0, gap / (value - xp.expm1(xp.minimum(losses, 0.0))), 0.0)
+        height = value - xp.expm1(xp.minimum(losses, 0.0))
+        missed = xp.where(gap > 0, xp.where(height > 0, gap / height, 1.0), 0.0)
         share = inflated(shares.max() + missed.max(), 8.0 * size * EPS) + 8.0 * EPS
         whole = xp.where(share < 1.0, 1.0 - share, 0.0)  # NaN is nothing
         return masses * whole, infinite * whole
@@ -88,8 +90,8 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
     before, after = _beside(xp.concatenate([xp.ones(1, bool), kept]))
     before, after = before[:-1], xp.concatenate([after[2:], after[-1:]])
     values, at = xp.concatenate([xp.zeros(1), excess]), xp.concatenate([xp.full(1, -np.inf), losses])
-    up = xp.expm1(xp.maximum(after - index, 1) * spacing)
-    down = -xp.expm1(xp.where(before > 0, (before - index) * spacing, -np.inf))
+    ahead, back = xp.maximum(after - index, 1) * spacing, xp.where(before > 0, (index - before) * spacing, np.inf)
+    up, down = xp.expm1(ahead), -xp.expm1(-back)
     right, left = (values[after] - excess) / up, (excess - values[before]) / down
     # The same of 1 - min(gamma, 1); on both sides of a point that is not at loss 0 it is one number.
     fall = xp.where(losses >= 0, 0.0, xp.where(at[after] <= 0, gamma, -xp.expm1(losses) / up))
@@ -98,7 +100,9 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
     noise = (
         4.0 * EPS * ((values[after] + excess) / up + (values[before] + excess) / down + kink) * (1.0 + xp.abs(losses))
     )
-    return (right - left) + (fallen - fall), 16.0 * EPS * (xp.abs(right) + xp.abs(left) + kink), noise
+    # An exponential is off by as many units as its argument is nats; exp(-back) is as much smaller.
+    error = 16.0 * EPS * (xp.abs(right) * (1.0 + ahead) + xp.abs(left) + kink)
+    return (right - left) + (fallen - fall), error, noise
 
 
 def _vertices(excess: Array, losses: Array) -> Array:

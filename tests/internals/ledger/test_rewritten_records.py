@@ -60,7 +60,7 @@ def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):
         ({"query": {"float": "0.1"}}, "broken number"),
         ({"query": {"array": {"data": "AAAA", "dtype": "|O", "shape": [1]}}}, "broken array"),
         ({"query": {"array": {"data": "AAAA", "dtype": "<f8", "shape": [10**12]}}}, "broken array"),
-        ({"at": -1}, "a number is none"),
+        ({"at": -1}, "out of range"),
         ({"more": 1}, "not a record"),
         ({"kind": "other"}, "not a record"),
         ({"label": 1}, "a wrong type"),
