@@ -97,12 +97,10 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
     fall = xp.where(losses >= 0, 0.0, xp.where(at[after] <= 0, gamma, -xp.expm1(losses) / up))
     fallen = xp.where(at[before] >= 0, 0.0, xp.where(losses <= 0, gamma, -xp.expm1(at[before]) / down))
     kink = xp.where(fallen == fall, 0.0, fallen + fall)
-    noise = (
-        4.0 * EPS * ((values[after] + excess) / up + (values[before] + excess) / down + kink) * (1.0 + xp.abs(losses))
-    )
+    sizes = (values[after] + excess) / up + (values[before] + excess) / down + kink
     # An exponential is off by as many units as its argument is nats; exp(-back) is as much smaller.
     error = 16.0 * EPS * (xp.abs(right) * (1.0 + ahead) + xp.abs(left) + kink)
-    return (right - left) + (fallen - fall), error, noise
+    return (right - left) + (fallen - fall), error, 4.0 * EPS * sizes * (1.0 + xp.abs(losses))
 
 
 def _vertices(excess: Array, losses: Array) -> Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct import Gaussian
 from jaxacct._numerics.rows import Row
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
@@ -18,6 +19,8 @@ from jaxacct.losses.grids.convex_envelope import masses_of_excess
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
+
+NOT_SAMPLED = Gaussian(1.0)
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -92,7 +95,9 @@ def test_nodes_lie_on_their_sides():
         middles = 0.5 * (losses[:-1] + losses[1:])
         ended = jax.vmap(lambda pair, end: nodes.nodes_below(losses, pair.tails(middles), end, end))(pairs, ends)
         kinds = ("lower", "point", "upper")
-        return ended, *(jax.vmap(lambda pair, b=b: nodes.excess_of_pair(pair, None, grid, b))(pairs) for b in kinds)
+        return ended, *(
+            jax.vmap(lambda pair, b=b: nodes.excess_of_pair(pair, NOT_SAMPLED, grid, b))(pairs) for b in kinds
+        )
 
     ends = 0.1 * (1 - 2 * OFFS[:, 0])
     for grid in (LossGrid(UNIT, -6, 13), LossGrid(0.5, -6, 13)):
@@ -125,7 +130,9 @@ def _placed(pairs, grid):
 
     def laws(pair):
         sides = zip(("upper", "law"), ("upper", "lower"), strict=True)
-        return [masses_of_excess(nodes.excess_of_pair(pair, None, grid, kind), grid, side) for kind, side in sides]
+        return [
+            masses_of_excess(nodes.excess_of_pair(pair, NOT_SAMPLED, grid, kind), grid, side) for kind, side in sides
+        ]
 
     return jax.vmap(laws)(pairs)
 

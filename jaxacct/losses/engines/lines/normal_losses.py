@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -70,11 +70,7 @@ class NormalLoss(NamedTuple):
 
     def size(self) -> Array | float:
         """The size of exponents at t = 0, in nats."""
-        return (
-            32.0
-            if self.sampled is None
-            else 1.0 + array_module(self.weights).abs(array_module(self.weights).log(self.sampled[0]))
-        )
+        return 32.0 if self.sampled is None else 1.0 + xp.abs(xp.log(self.sampled[0]))
 
     def at(self, t: Array) -> LogRatio:
         """At ``t`` of shape ``(..., n)``."""
