@@ -20,7 +20,7 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
-NOT_SAMPLED = Gaussian(1.0)
+SOURCE = Gaussian(1.0)
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -95,9 +95,7 @@ def test_nodes_lie_on_their_sides():
         middles = 0.5 * (losses[:-1] + losses[1:])
         ended = jax.vmap(lambda pair, end: nodes.nodes_below(losses, pair.tails(middles), end, end))(pairs, ends)
         kinds = ("lower", "point", "upper")
-        return ended, *(
-            jax.vmap(lambda pair, b=b: nodes.excess_of_pair(pair, NOT_SAMPLED, grid, b))(pairs) for b in kinds
-        )
+        return ended, *(jax.vmap(lambda pair, b=b: nodes.excess_of_pair(pair, SOURCE, grid, b))(pairs) for b in kinds)
 
     ends = 0.1 * (1 - 2 * OFFS[:, 0])
     for grid in (LossGrid(UNIT, -6, 13), LossGrid(0.5, -6, 13)):
@@ -130,9 +128,7 @@ def _placed(pairs, grid):
 
     def laws(pair):
         sides = zip(("upper", "law"), ("upper", "lower"), strict=True)
-        return [
-            masses_of_excess(nodes.excess_of_pair(pair, NOT_SAMPLED, grid, kind), grid, side) for kind, side in sides
-        ]
+        return [masses_of_excess(nodes.excess_of_pair(pair, SOURCE, grid, kind), grid, side) for kind, side in sides]
 
     return jax.vmap(laws)(pairs)
 
