@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+UNIT = 2.0**-52
+
 Long = np.longdouble
 needs_long_double = pytest.mark.skipif(
     np.finfo(Long).nmant < 63, reason="long double has no more digits than double here"
@@ -15,3 +17,8 @@ def allowed(gap, room, low=0.75, high=1.25):
     assert share.size > 0
     assert low <= share.min()
     assert share.max() <= high
+
+
+def spread(rng, low, high, count):
+    """Numbers that are log-uniform."""
+    return np.exp(rng.uniform(np.log(low), np.log(high), count))

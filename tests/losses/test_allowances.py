@@ -9,14 +9,9 @@ import pytest
 
 from jaxacct import PLD, LossGrid
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi_from_epsilon
-from tests.allowances import Long, allowed, needs_long_double
+from tests.allowances import UNIT, Long, allowed, needs_long_double, spread
 
-UNIT = 2.0**-52
 pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
-
-
-def spread(rng, low, high, count):
-    return np.exp(rng.uniform(np.log(low), np.log(high), count))
 
 
 def test_conversions_of_renyi_divergences():

@@ -17,14 +17,9 @@ from jaxacct.mechanisms import laplace
 from jaxacct.mechanisms.discrete_laplace import _divergence as _discrete_laplace
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.renyi import closed
-from tests.allowances import Long, allowed, needs_long_double
+from tests.allowances import UNIT, Long, allowed, needs_long_double, spread
 
-UNIT = 2.0**-52
 pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
-
-
-def spread(rng, low, high, count):
-    return np.exp(rng.uniform(np.log(low), np.log(high), count))
 
 
 def bisected(low, high, is_low):
