@@ -187,7 +187,7 @@ def calibrate(
     if brackets.impossible.any() and unreachable == "raise":
         raise ValueError(_message(brackets, goal_epsilon, goal_delta, refuted))
     answer = np.where(brackets.impossible, np.nan, brackets.meeting)
-    searched = brackets.missing_seen & ~brackets.impossible
+    searched = brackets.seen[0] & ~brackets.impossible
     # Where the last miss lies inside the width of the bounds of delta, it proves nothing: one further off may.
     for reach in (4.0 * tolerance, _LOOSE):
         open_ = searched & ~_near(answer, refuted, reach, whole)
