@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 _FIRST_STEP = np.log(8.0)  # the longest step before a root is bracketed; doubles while it is not
-_PATIENCE = 3  # moves of the same end after which the bracket is halved
+_PATIENCE = 4  # evaluations within which a bracket must halve, or it is bisected
 _SLOPES = (0.01, 50.0)  # slopes of the gap that are more than noise
 _LEAST_SLOPE = 0.3  # of an extrapolation
 
@@ -46,6 +46,8 @@ class Brackets:
         self._met = np.zeros(low.size, bool)  # which end moved last,
         self._repeats = np.zeros(low.size, int)  # and how often it has since the other one did
         self._slope = np.full(low.size, slope)
+        self._width = np.full(low.size, np.inf)  # of the bracket when it last halved,
+        self._stalled = np.zeros(low.size, int)  # and evaluations since
 
     @property
     def meeting(self) -> np.ndarray:
@@ -92,7 +94,8 @@ class Brackets:
         point = last + np.where(self._met, -1.0, 1.0) * np.fmin(step, longest)
         # The best guess is often next to an end, and then the point just beyond it closes the bracket.
         least = np.minimum(0.9 * self._tolerance * np.maximum(further / 4.0, 1.0), 0.5 * (b - a))
-        inside = np.where(self._repeats >= _PATIENCE, 0.5 * (a + b), np.clip(point, a + least, b - least))
+        halve = (self._stalled >= _PATIENCE) | ~np.isfinite(gap)
+        inside = np.where(halve, 0.5 * (a + b), np.clip(point, a + least, b - least))
         point = np.where(self.seen.all(0), inside, point)
         # An end that was not seen is tried as it was given, and not as exp(log(end)).
         parameter = np.where(point >= b, self.ends[1], np.where(point <= a, self.ends[0], np.exp(self._sign * point)))
@@ -116,4 +119,7 @@ class Brackets:
         moved = np.stack([~meets, meets]) & ~self.settled
         self.ends, self._gaps = np.where(moved, parameter, self.ends), np.where(moved, gap, self._gaps)
         self.seen, self._met = self.seen | moved, meets.copy()
+        width = np.abs(np.diff(np.log(self.ends), axis=0)[0])
+        halved = ~self.seen.all(0) | (width <= 0.5 * self._width)
+        self._width, self._stalled = np.where(halved, width, self._width), np.where(halved, 0, self._stalled + 1)
         return moved[1]
