@@ -152,6 +152,7 @@ def _promised(epsilon: float | None, delta: float) -> str:
 def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
     """The guarantee (epsilon, delta), found again; ``done`` takes sentences about what was compared."""
     from jaxacct.reports.replay import history_replayed, replayed
+    from jaxacct.training.durable_runs.checkpoints import steps_in
     from jaxacct.training.durable_runs.kept_filter import promise
     from jaxacct.training.durable_runs.run import packed
 
@@ -171,7 +172,7 @@ def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
             for name in ("epsilon", "relation", "is_bound", "theorem"):
                 if not kept.get(name, settings[name] == known[name]):
                     raise ValueError(f"the journal states {name} {settings[name]}, and the filter says {known[name]}")
-        if any((held.path / "checkpoints").glob("[0-9]*")):
+        if steps_in(held.path / "checkpoints"):
             done.append("The checkpoints are the ones that were written")
         if held.torn:
             done.append("Behind the last record is half a line, of a charge that no release followed")

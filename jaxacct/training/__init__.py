@@ -4,7 +4,7 @@ A step, from the outside in: :func:`make_step` asks the filter and runs :func:`n
 coins, or by a :func:`sampler`), :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. With
 :func:`shard_examples` it runs on many devices, in a :func:`durable_run` its budget survives being killed, and
 :func:`filtered_aggregate` is the same for a loop around an optax chain. Names load on first use; only the
-networks need flax, only the step needs optax, only checkpoints need orbax, only the data sets scikit-learn.
+networks need flax, only the step needs optax, only the data sets scikit-learn.
 """
 
 from __future__ import annotations
