@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,9 +12,7 @@ from jaxacct._types import Fields
 from jaxacct.reports.document import seal_of
 from jaxacct.training.durable_runs import checkpoints, kept_filter, mark
 from jaxacct.training.durable_runs.journal import Record, contents
-from jaxacct.training.durable_runs.records import check, history
-from jaxacct.training.loop import StepRecord
-from jaxacct.training.runs import Runs, from_json
+from jaxacct.training.durable_runs.records import check
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
@@ -91,24 +88,6 @@ def opened(path: Path) -> Folder:
         raise ValueError("report.json and the journal are of different filters")
     _checkpoints(path, records, seals)
     return Folder(path, records, seals, torn, report, filter)
-
-
-def steps_of(report: Fields) -> list[StepRecord]:
-    """The steps in a report's history."""
-    columns = dict(report["history"])
-    norms = [math.nan if norm is None else norm for norm in columns.pop("noisy_gradient_norm")]
-    rows = zip(*columns.values(), norms, strict=True)
-    return [StepRecord(**dict(zip((*columns, "gradient_norm"), row, strict=True))) for row in rows]
-
-
-def runs_of(report: Fields) -> Runs | None:
-    """How its steps are runs of a sampler's mechanism; None without a sampler."""
-    return from_json(report["drawn"])
-
-
-def steps_charged(records: list[Record]) -> list[StepRecord]:
-    """The steps that a journal's records charge."""
-    return history(records)[0]
 
 
 def _report(path: Path) -> Fields:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.budget import Budget as Budget
     from jaxacct.training.budget import planned_mechanism as planned_mechanism
     from jaxacct.training.demo.models import Network as Network
-    from jaxacct.training.demo.report import privacy_rows as privacy_rows
     from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
     from jaxacct.training.demo.report import table as table
     from jaxacct.training.demo.report import write_report as write_report
