@@ -27,7 +27,9 @@ def shifts_delta(law: Shifts, epsilon: arb, reverse: bool) -> arb:
     """Encloses delta at epsilon for one run."""
     gamma, lost = epsilon.exp(), up_to(ball(law.lost))
     value = half_of(law.reflected() if reverse else law).delta(gamma)
-    return value - gamma * lost if reverse else value + lost
+    if not reverse:
+        return value + lost
+    return value if value == 0 else value - gamma * lost  # with more of W it is no larger
 
 
 def joined_delta(law: Joined, epsilon: arb, reverse: bool) -> arb:
