@@ -10,8 +10,9 @@ import numpy as np
 from click import ParamType
 
 from jaxacct._types import Fields
-from jaxacct.cli.page import FIRST, MECHANISM, WHOLE, Command, together, under
+from jaxacct.cli.page import FIRST, MECHANISM, Command, together, under
 from jaxacct.cli.runs import FAMILIES, OPTIONS, Number, Run
+from jaxacct.cli.values import WHOLE
 
 # Name: (heading, kind, help), in the order of the help pages.
 _OPTIONS = {
