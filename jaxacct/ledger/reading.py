@@ -15,7 +15,6 @@ from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
-from jaxacct.filters.additive.zcdp import ApproximateZCDPFilter
 from jaxacct.filters.base import Filter
 from jaxacct.filters.guarantees import ParameterGuarantee
 from jaxacct.filters.reasons import BaseFilter, Reason, sentence
@@ -144,10 +143,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 def _default_delta(budget: Filter) -> float:
     """0 for pure privacy; else 1e-5, or twice the delta that the filter itself may spend, if that is more."""
-    if isinstance(budget, PureDPFilter):
-        return 0.0
-    fails = {GDPResidueFilter: "slack", ApproximateZCDPFilter: "delta"}.get(type(budget))
-    return max(_DELTA, min(0.5, 2.0 * float(np.asarray(getattr(budget, fails))))) if fails else _DELTA
+    fails = float(np.asarray(getattr(budget.guarantee, "fails", 0.0)))
+    return 0.0 if isinstance(budget, PureDPFilter) else max(_DELTA, min(0.5, 2.0 * fails))
 
 
 def _part(budget: Filter, state: State, which: str) -> list[Value]:
