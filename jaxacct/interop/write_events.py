@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -13,6 +14,7 @@ from dp_accounting import dp_event
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
+from jaxacct._numerics.rounding import next_to
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
@@ -65,16 +67,9 @@ def _halves(relation: str) -> float:
 
 
 def _multiplier(sigma: ArrayLike, scale: ArrayLike, relation: str) -> float:
-    noise, sensitivity = _scalar(sigma), _scalar(scale)
-    if not (math.isfinite(noise) and math.isfinite(sensitivity) and sensitivity > 0):
-        return noise / sensitivity * _halves(relation)
-    exact = Fraction(noise) / Fraction(sensitivity) * int(_halves(relation))
-    near = noise / sensitivity * _halves(relation)
-    # The double below it, so that the event is no more private, or itself: a round trip keeps the last digit.
-    while math.isinf(near) or Fraction(near) > exact:
-        near = math.nextafter(near, 0.0)
-    above = math.nextafter(near, math.inf)
-    return above if math.isfinite(above) and Fraction(above) <= exact else near
+    """Rounded down, so that the event is no more private; what is a float is itself, for round trips."""
+    exact = Fraction(_scalar(sigma)) / Fraction(_scalar(scale)) * Fraction(_halves(relation))
+    return next_to(min(exact, Fraction(sys.float_info.max)), -math.inf)
 
 
 def _discrete_laplace(mechanism: mechanisms.DiscreteLaplace, relation: str) -> dp_event.DpEvent:
