@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
-from jaxacct.training.durable_runs.checkpoints import Checkpoints
+from jaxacct.training.durable_runs.run_folder import RunFolder
 from tests.fuzz.common import at_most
 from tests.fuzz.test_damaged_files import KINDS, special
 
@@ -49,8 +49,8 @@ def test_any_json_is_a_value_or_an_error_with_a_name():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_of_no_regular_files_is_refused_at_once(kind, tmp_path):
-    special(tmp_path / "file", kind)
+    special(tmp_path / "checkpoints", kind)
     if kind == "folder":
-        os.mkfifo(tmp_path / "file" / "inside")  # a folder is what it should be, and a pipe in it is not
+        os.mkfifo(tmp_path / "checkpoints" / "inside")  # a folder is what it should be, and a pipe in it is not
     with at_most(20), pytest.raises((ValueError, OSError), match=tmp_path.name):
-        Checkpoints(tmp_path / "file")
+        RunFolder(tmp_path, None)
