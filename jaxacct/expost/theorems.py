@@ -140,7 +140,7 @@ def convert(
         raise ValueError(f"to must be implied by {have}, got {to}")
     best = tight and isinstance(to, ApproximateExPost)
     at = have.order if isinstance(have, RenyiExPost) else order
-    at = None if at is None else RenyiExPost(np.asarray(at).item()).order
+    at = None if at is None else RenyiExPost(at).order
     if budgets is not None:
         check_budgets(budgets, "budgets")
         if _validate.is_traced(budgets):
