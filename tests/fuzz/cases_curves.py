@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from jaxacct import PLD, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
+from jaxacct.losses.compare.chain import is_chain
 from tests.fuzz.common import Later, case
 
 GRID = LossGrid(0.1, -20, 41)
@@ -63,7 +64,7 @@ CASES = {
     "TradeOff.profile": case(of(curve, "profile"), grid=GRID),
     "TradeOff.trade_off": case(of(curve, "trade_off"), sound=is_share, alpha=0.5),
     "dominates": case(a=FAMILY[1], b=FAMILY[0], **ORDER, words=("mechanism",)),
-    "is_chain": case(family=FAMILY, **ORDER, words=("mechanism",)),
+    "is_chain": case(is_chain, family=FAMILY, **ORDER, words=("mechanism",)),
     "supremum": case(family=FAMILY, bound="upper", relation="remove", grid=GRID, words=("mechanism",)),
 }
 QUICK = {"LossGrid", "TradeOff.from_points", "PrivacyProfile.from_values"}
