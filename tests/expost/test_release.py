@@ -127,7 +127,7 @@ def test_what_comes_back_keeps_the_definition_and_not_one_tenth_less(name):
 
 
 def test_a_score_that_is_no_scalar_is_refused():
-    with pytest.raises(ValueError, match=r"accurate must return a scalar, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"what accurate returns must be one number, got an array of shape \(3,\)"):
         expost.release_until(
             lambda release: np.ones(3), SOURCES["brownian"], BUDGETS, CHECKS["plain"], key=jax.random.key(0)
         )
