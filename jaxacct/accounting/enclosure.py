@@ -44,18 +44,18 @@ def enclosure(
     batch = Batch.of(mechanism, goal, runs, relation)
     rare, total = rarely_sampled(mechanism, runs)
     # What hardly ever samples at all needs no engine.
-    known = rare & (total <= (goal if kind == "epsilon" else _NEXT_TO_NOTHING))
+    known = rare & (total <= (np.asarray(goal) if kind == "epsilon" else _NEXT_TO_NOTHING))
     # Nor does what makes no sense: no engine would find bounds.
     void = batch.void().ravel()
     open_ = np.flatnonzero(np.tile(~(np.broadcast_to(known, batch.shape).ravel() | void), batch.sides))
     lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
     upper[np.tile(void, batch.sides)] = np.inf if kind == "epsilon" else 1.0
     if open_.size:
-        some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
+        pairs, counts, at = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
         if options.limit is not None:
             limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
             options = options._replace(limit=limit[open_])
-        lower[open_], upper[open_] = bounds_of_samples(kind, *some, batch.most, options, batch.sides)
+        lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, at, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, batch.worst(lower, upper), goal, (rare, total), batch)
     low, high = (np.asarray(x) for x in known_at_once(kind, low, high, target, steps, batch))
     if kind == "epsilon" and not isinstance(mechanism, KnownAttack):  # of which only lower bounds count
