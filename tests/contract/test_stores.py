@@ -41,7 +41,7 @@ def test_it_charges_refuses_and_keeps_everything_that_was_asked(store):
     ledger = Ledger(store.place, filters.gdp(1.0), create=True)
     assert ledger.request(Gaussian(2.0), LABEL)
     assert not ledger.request(Gaussian(0.5), "too dear")
-    assert not ledger.request(math.nan)
+    assert not ledger.request(math.nan)  # kept, as what is too dear
     assert ledger.request(Composed([Gaussian(4.0)], [2]), "twice")
     history = ledger.history()
     assert [entry.admitted for entry in history] == [True, False, False, True]
