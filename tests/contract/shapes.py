@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -52,14 +53,9 @@ def require(value, hint, where, *, fresh):
         for part, inner in zip(value, typing.get_args(hint), strict=True):
             require(part, inner, where, fresh=fresh)
     elif is_record(hint) and isinstance(value, hint):
-        with jaxtyping.jaxtyped("context") if fresh else contextless():
+        with jaxtyping.jaxtyped("context") if fresh else contextlib.nullcontext():
             for name, inner in fields_of(type(value)).items():
                 require(getattr(value, name), inner, f"{where}.{name}", fresh=fresh)
-
-
-class contextless:
-    def __enter__(self): ...
-    def __exit__(self, *_): ...
 
 
 def is_shape(hint):
@@ -110,9 +106,7 @@ def run():
         budget, query = case.make(), case.small(1.0)
         for update in (budget.update, jax.jit(budget.update)):
             _, state = update(query, budget.init())
-            for answer in (budget.spent, budget.remaining, budget.fraction):
-                answer(state)
-            budget.reason(query, state)
+            _ = budget.spent(state), budget.remaining(state), budget.fraction(state), budget.reason(query, state)
     law = jaxacct.PLD.from_mechanism(jaxacct.Laplace(2.0), grid=jaxacct.LossGrid(0.125, -64, 129))
     read(law)
     jax.jit(read)(law)
