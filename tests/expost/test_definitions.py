@@ -199,7 +199,6 @@ def test_table_1():
     ours = {expost.ZCDPExPost: (True, True), expost.GDPExPost: (True, True)}
     for kind, row in {**rows, RenyiExPost: (True, True), **ours}.items():
         assert (kind.immune, kind.brownian) == row
-        assert kind.source
 
 
 def test_results_compose_stop_and_convert():

@@ -15,7 +15,6 @@ KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
 EPSILONS = np.array([0.5, 1.0])
 RESULT = expost.ExPostResult(1.0, 1.0, expost.RenyiExPost(8.0))
-PATH = {"key": KEY, "value": 1.0, "epsilons": EPSILONS, "sensitivity": 1.0}
 PLAN = {"sigma": 1.0, "rate": 0.1, "steps": 10}
 TABLES = np.array([[0.5, 0.5], [0.6, 0.4]])
 
@@ -31,7 +30,6 @@ EXPOST = {name: like(one) for name, one in (SOURCES | CHECKS | DEFINITIONS).item
     "RenyiOdometer": case(expost.RenyiOdometer, order=8.0),
     "approximate_epsilon": case(expost.approximate_epsilon, epsilon=1.0, order=8.0, delta=1e-5),
     "bayes_factor": case(expost.bayes_factor, epsilon=1.0, order=8.0, confidence=0.9),
-    "brownian": case(expost.reduction.brownian_path, "key", "value", **PATH, order=8.0),
     "convert": case(expost.convert, result=RESULT, to=expost.ApproximateExPost(1e-5)),
     "convert with budgets": case(
         expost.convert, result=expost.ExPostResult(1.0, 1.0, expost.GDPExPost()), to=expost.ApproximateExPost(1e-5),
@@ -45,12 +43,8 @@ EXPOST = {name: like(one) for name, one in (SOURCES | CHECKS | DEFINITIONS).item
     "reduction.gumbel_path": case(
         expost.reduction.gumbel_path, "key", key=KEY, scores=np.array([0.5, 0.1]), epsilons=EPSILONS, sensitivity=1.0
     ),
-    "reduction.laplace_path": case(expost.reduction.laplace_path, "key", "value", **PATH),
     "scales.plain_gaussian_scale": case(
         expost.scales.plain_gaussian_scale, epsilon=1.0, order=8.0, sensitivity=1.0, checks=3
-    ),
-    "reduction.precision_weighted_path": case(
-        expost.reduction.precision_weighted_path, "key", "value", **PATH, order=8.0
     ),
     "scales.sparse_vector_scales": case(expost.scales.sparse_vector_scales, epsilon=1.0, order=8.0, sensitivity=1.0),
     "stopped_by": case(expost.stopped_by, released=RESULT, check=RESULT),
