@@ -10,7 +10,6 @@ from scipy import integrate, stats
 
 from jaxacct import Gaussian, expost
 from jaxacct.expost import PureExPost, RenyiExPost
-from tests.refusals import all_refused
 
 BUDGETS = np.logspace(-2, 0, 7)
 ORDER = 20
@@ -35,14 +34,16 @@ CHECKS = {
 }
 
 
-def released(source, check, key=0, accurate=accurate, budgets=BUDGETS, **options):
-    source, check = SOURCES.get(source, source), CHECKS.get(check, check)
-    key = jax.random.key(key) if isinstance(key, int) else key
-    return expost.release_until(accurate, source, budgets, check, key=key, **options)
-
-
 def spent_after(source, steps):
     return np.cumsum(BUDGETS)[steps - 1] if source == "doubling" else BUDGETS[steps - 1]
+
+
+def release(source, check, score=accurate, budgets=BUDGETS, seed=0, **rest):
+    """A run of the loop with one of the sources and checks above."""
+    key = jax.random.key(seed) if isinstance(seed, int) else seed
+    return expost.release_until(
+        score, SOURCES[source], budgets, CHECKS[check] if isinstance(check, str) else check, key=key, **rest
+    )
 
 
 PAIRS = [
@@ -56,7 +57,7 @@ PAIRS = [
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize(("source", "check"), PAIRS)
 def test_the_cost_is_the_sum_or_with_disjoint_data_the_larger_one(source, check, disjoint):
-    found = released(source, check, key=3, disjoint=disjoint)
+    found = release(source, check, seed=3, disjoint=disjoint)
     asked = 0.0 if check == "public" else 0.05
     parts = spent_after(source, found.steps), asked
     want = max(parts) if disjoint else sum(parts)
@@ -71,7 +72,7 @@ def test_the_cost_is_the_sum_or_with_disjoint_data_the_larger_one(source, check,
 @functools.cache
 def ten_thousand(source, check):
     keys = jax.random.split(jax.random.key(11), 10_000)
-    return keys, jax.jit(jax.vmap(lambda key: released(source, check, key, disjoint=True)))(keys)
+    return keys, jax.jit(jax.vmap(lambda key: release(source, check, seed=key, disjoint=True)))(keys)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_python_jit_and_vmap_are_one_loop(source, check):
     assert mapped.result.epsilon.dtype == jnp.float32
     assert len(set(mapped.steps.tolist())) > 2
     for i in range(6):
-        one = released(source, check, keys[i], disjoint=True)
+        one = release(source, check, seed=keys[i], disjoint=True)
         assert one.steps == mapped.steps[i]
         assert one.passed == mapped.passed[i]
         np.testing.assert_allclose(one.scores, mapped.scores[i], rtol=1e-5)
@@ -109,8 +110,10 @@ def test_what_comes_back_keeps_the_definition_and_not_one_tenth_less(name):
     order, runs, budgets = 2.0, 100_000, np.array([0.05, 0.1, 0.3])
     kind = {"brownian": expost.Brownian, "precision_weighted": expost.PrecisionWeighted}[name]
 
-    source = kind(0.0, sensitivity=1.0, order=order)  # the neighbour's value is 1
-    run = lambda key: released(source, expost.PublicScore(1.0), key, lambda release: release, budgets)  # noqa: E731
+    def run(key):
+        source = kind(0.0, sensitivity=1.0, order=order)  # the neighbour's value is 1
+        return expost.release_until(lambda release: release, source, budgets, expost.PublicScore(1.0), key=key)
+
     found = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(6), runs))
     steps, release = np.asarray(found.steps), np.asarray(found.result.output, np.float64)
     assert len(set(steps.tolist())) == 3
@@ -120,6 +123,11 @@ def test_what_comes_back_keeps_the_definition_and_not_one_tenth_less(name):
         moment = np.exp((1 - order) * claimed[steps - 1] + order * loss)
         far = (moment.mean() - 1) / (moment.std() / np.sqrt(runs))
         assert (abs(far) < 4.5) if holds else (far > 4.5)
+
+
+def test_a_score_that_is_no_scalar_is_refused():
+    with pytest.raises(ValueError, match=r"what accurate returns must be one number, got an array of shape \(3,\)"):
+        release("brownian", "plain", lambda _: np.ones(3))
 
 
 @pytest.mark.parametrize("margin", [-3e-3, 0.0, 4e-3])
@@ -149,7 +157,7 @@ def test_a_plain_check_answers_no_once_its_checks_are_used_up():
 
 def test_progress_says_only_what_is_published_and_the_report_rounds_up():
     lines = []
-    found = released("brownian", "sparse", accurate=lambda _: 0.123456, disjoint=True, progress=lines.append)
+    found = release("brownian", "sparse", lambda _: 0.123456, disjoint=True, progress=lines.append)
     assert len(lines) == 7
     assert lines[0].startswith("release 1 of 7: epsilon 0.01")
     assert not any("0.1234" in line for line in lines)
@@ -158,7 +166,7 @@ def test_progress_says_only_what_is_published_and_the_report_rounds_up():
     assert "7 of 7 releases" in report
     assert "1.60595" in report, "1.605943 rounded up"
     with pytest.raises(ValueError, match="progress must be None inside a trace"):
-        jax.jit(lambda key: released("brownian", "plain", key, progress=print).steps)(jax.random.key(0))
+        jax.jit(lambda key: release("brownian", "plain", seed=key, progress=print).steps)(jax.random.key(0))
 
 
 def test_private_trees_and_any_python_score_go_through_the_loop():
@@ -170,17 +178,15 @@ def test_private_trees_and_any_python_score_go_through_the_loop():
         return 1.0 if len(seen) == 3 else 0.0
 
     source = expost.Brownian(value, sensitivity=1.0, order=ORDER)
-    found = released(source, "public", accurate=score)
+    found = expost.release_until(score, source, BUDGETS, CHECKS["public"], key=jax.random.key(0))
     assert (found.steps, found.passed) == (3, True)
     assert found.result.output["counts"].shape == (2, 3)
     assert float(found.result.output["total"]) == seen[-1]
 
 
 def test_nothing_is_promised_for_what_makes_no_sense():
-    def plain(epsilon, checks=6):
-        return expost.PlainGaussian(0.5, epsilon=epsilon, sensitivity=1e-4, order=ORDER, checks=checks)
-
-    run = jax.jit(lambda budgets, epsilon: released("brownian", plain(epsilon), budgets=budgets, disjoint=True))
+    check = lambda epsilon: expost.PlainGaussian(0.5, epsilon=epsilon, sensitivity=1e-4, order=ORDER, checks=6)  # noqa: E731
+    run = jax.jit(lambda budgets, epsilon: release("brownian", check(epsilon), budgets=budgets, disjoint=True))
     good = jnp.asarray(BUDGETS, jnp.float32)
     assert bool(run(good, 0.05).passed)
     found = run(good[::-1], 0.05)
@@ -190,13 +196,12 @@ def test_nothing_is_promised_for_what_makes_no_sense():
         assert not found.passed
         assert np.all(np.isnan(found.scores))
         assert np.isinf(found.result.epsilon)
-    other = expost.Brownian(VALUE, sensitivity=1, order=8)
-    all_refused(
-        ("one definition and order", lambda: released(other, "plain", disjoint=True)),
-        ("epsilons must have shape", lambda: released("doubling", "plain", budgets=0.1)),
-        ("checks must be", lambda: plain(0.05, checks=0)),
-        ("got an array of shape", lambda: released("brownian", "plain", accurate=lambda _: BUDGETS[:3])),
-    )
+    with pytest.raises(ValueError, match="one definition and order"):
+        release("brownian", expost.PlainGaussian(0.5, epsilon=0.05, sensitivity=1e-4, order=8, checks=6))
+    with pytest.raises(ValueError, match="epsilons must have shape"):
+        release("doubling", "plain", budgets=0.1)
+    with pytest.raises(ValueError, match="checks must be"):
+        expost.PlainGaussian(0.5, epsilon=0.05, sensitivity=1e-4, order=ORDER, checks=0)
 
 
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(400, 2)), jnp.float32)
