@@ -4,6 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+import jaxacct
 from jaxacct import (
     GDP,
     ApproximateDP,
@@ -95,3 +96,13 @@ def test_stated_guarantees_have_the_curve_they_state():
     np.testing.assert_allclose(both, 3 * np.asarray(renyi(PureDP(0.2), ORDERS)) + 0.2 * ORDERS, rtol=1e-12)
     with pytest.raises(ValueError, match="add_or_remove"):
         renyi(FromTables(P, Q), 2.0, relation="replace")
+
+
+def test_losses_of_any_size_have_a_divergence_of_at_most_that_and_more_than_none():
+    epsilon = np.array([1e-170, 500.0, 700.0, 1000.0, 1e5])  # of the last ones a lie's probability is no float64 number
+    for make in (PureDP, RandomizedResponse, lambda epsilon: RandomizedResponse(epsilon, 5), jaxacct.PermuteAndFlip):
+        found = np.asarray(renyi(make(epsilon[:, None]), ORDERS))
+        np.testing.assert_allclose(found[1:], np.broadcast_to(epsilon[1:, None], found[1:].shape), rtol=1e-2)
+        assert np.all((found[0] > 0) & (found[0] <= epsilon[0] * (1 + 1e-12)))
+    rare = FromTables([1 - 1e-200, 1e-200], [1e-200, 1 - 1e-200])
+    np.testing.assert_allclose(renyi(rare, ORDERS), 200 * np.log(10), rtol=1e-9)
