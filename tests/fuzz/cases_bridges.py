@@ -102,11 +102,11 @@ PLOTTING = {
     "filter_comparison": drawn(
         "filter_comparison", filters={"a": filters.gdp(1.0)}, schedule=Gaussian(np.array([5.0, 5.0]))
     ),
-    "pld": drawn("pld", law=RESPONSE, steps=2, relation="remove", bins=20, log=False),
+    "pld": drawn("pld", law=RESPONSE, steps=2, relation="remove", log=False),
     "privacy_profile": drawn(
         "privacy_profile", curve=RESPONSE, epsilons=np.linspace(0.0, 2.0, 160), steps=2, relation="remove"
     ),
-    "sweep": drawn("sweep", values=TABLE, x=[1.0, 2.0], y=[1.0, 2.0], levels=[1.5, 2.5]),
+    "sweep": drawn("sweep", values=TABLE, x=[1.0, 2.0], y=[1.0, 2.0]),
     "trade_off": drawn("trade_off", curve=RESPONSE, steps=2, relation="remove", log=True, smallest=1e-6),
 }
 RUN = {"records": 1000, "batch": 100, "epochs": 2.0, "noise_multiplier": 1.0, "delta": 1e-4}
