@@ -1,6 +1,7 @@
 """A run of several processes: one keeps the journal, all obey it, and any of them may be killed."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -44,7 +45,9 @@ print("end", int(run.state.step), int(state.step), run.attempt, len(run.records)
 """
 
 
-def start(folder, pause):
+@contextlib.contextmanager
+def started(folder, pause):
+    """Both processes; whatever is left of them is killed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -55,7 +58,13 @@ def start(folder, pause):
         for index in range(2)
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return [subprocess.Popen(command, env=kept | more, **pipes) for command in commands]
+    both = [subprocess.Popen(command, env=kept | more, **pipes) for command in commands]
+    try:
+        yield both
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
 
 
 def lines(folder, index):
@@ -72,8 +81,7 @@ def charges(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_process_of_several_is_killed_and_every_release_was_charged_once(tmp_path, killed):
-    both = start(tmp_path, "0.3")
-    try:
+    with started(tmp_path, "0.3") as both:
         deadline = time.monotonic() + 200
         while len(lines(tmp_path, 0)) < 7:
             assert time.monotonic() < deadline
@@ -81,18 +89,10 @@ def test_a_process_of_several_is_killed_and_every_release_was_charged_once(tmp_p
             time.sleep(0.02)
         both[killed].send_signal(signal.SIGKILL)
         time.sleep(1.0)  # the other one cannot take a step alone
-    finally:
-        for process in both:
-            process.kill()
-            process.communicate()
     before = charges(tmp_path)
     assert 7 <= len(before) < ADMITTED
-    both = start(tmp_path, "0")
-    try:
+    with started(tmp_path, "0") as both:
         ends = [process.communicate(timeout=200) for process in both]
-    finally:
-        for process in both:
-            process.kill()
     said = {end[0].splitlines()[-1] if end[0] else end[1][-2000:] for end in ends}
     after = charges(tmp_path)
     assert after[: len(before)] == before
