@@ -1,4 +1,4 @@
-"""The accountant that dp_accounting's users hold: their own test case, and bounds against closed forms."""
+"""The accountant that dp_accounting's users hold, against closed forms."""
 
 import copy
 import math
@@ -9,7 +9,6 @@ import jaxacct
 from jaxacct import interop
 
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
-theirs = pytest.importorskip("dp_accounting.privacy_accountant_test")
 Relation = dp.NeighboringRelation
 GAUSSIAN, LAPLACE = dp.GaussianDpEvent(3.0), dp.LaplaceDpEvent(2.0)
 
@@ -52,17 +51,6 @@ def test_the_ledger_and_a_copy_are_independent():
     assert isinstance(empty.ledger, dp.NoOpDpEvent)
     assert used.ledger == GAUSSIAN
     assert empty.get_epsilon(1e-5) == 0.0 < used.get_epsilon(1e-5)
-
-
-OTHERS = (dp.ZCDpEvent(0.02), dp.ZCDpEvent(0.02, 0.1), LAPLACE)
-
-
-@pytest.mark.parametrize("event", [GAUSSIAN, *(pytest.param(event, marks=pytest.mark.slow) for event in OTHERS)])
-def test_epsilon_and_delta_are_inverse_to_each_other(event):
-    accountant = interop.Accountant().compose(event)
-    epsilon = accountant.get_epsilon(1e-4)
-    assert accountant.get_delta(epsilon) <= 1e-4 * (1 + 1e-9)
-    assert accountant.get_delta(epsilon * 0.97) > 1e-4
 
 
 def test_their_calibration_finds_the_noise_of_a_gaussian():
