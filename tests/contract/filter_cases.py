@@ -283,12 +283,10 @@ def like(name: str, **changed: Any) -> Case:
     return dataclasses.replace(CASES[name], **changed)
 
 
-def odometer_of(name: str) -> Case:
-    make = CASES[name].make
-    return like(name, make=lambda scale=1.0: filters.odometer(make(scale)), number=lambda x: x, heavy=True)
-
-
-CASES |= {f"odometer-{name}": odometer_of(name) for name in ("gdp", "pure-dp", "zcdp", "renyi")}
+CASES |= {
+    f"odometer-{name}": like(name, make=lambda scale=1.0, of=CASES[name].make: filters.odometer(of(scale)), heavy=True)
+    for name in ("gdp", "pure-dp", "zcdp", "renyi")
+}
 CASES["renyi-fractional"] = like(
     "renyi", make=lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=6.5), heavy=True, accepts=list, refuses=list,
     rejects=list,

@@ -99,7 +99,9 @@ def test_update_is_pure_and_a_refusal_changes_nothing(name):
     ledger, query = case.make(), case.small(1.0)
     start = ledger.init()
     chex.assert_trees_all_equal(ledger.update(query, start), ledger.update(query, start))
-    chex.assert_trees_all_equal(start, ledger.init())
+    admitted, same = ledger.update(case.big, start)
+    assert not admitted
+    chex.assert_trees_all_equal(same, start, ledger.init())
     history, state = play(ledger, query, 250)
     assert history[0]
     assert not history[-1]
