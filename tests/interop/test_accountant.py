@@ -1,4 +1,4 @@
-"""The accountant that dp_accounting's users hold, against closed forms."""
+"""The accountant that dp_accounting's users hold: their own test case, and bounds against closed forms."""
 
 import copy
 import math
@@ -9,6 +9,7 @@ import jaxacct
 from jaxacct import interop
 
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
+theirs = pytest.importorskip("dp_accounting.privacy_accountant_test")
 Relation = dp.NeighboringRelation
 GAUSSIAN, LAPLACE = dp.GaussianDpEvent(3.0), dp.LaplaceDpEvent(2.0)
 

@@ -193,13 +193,13 @@ def started(folder, pause):
         for index in range(2)
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(command, env=kept | more, **pipes) for command in commands]
-    try:
-        yield both
-    finally:
-        for process in both:
-            process.kill()
-            process.wait()
+    with contextlib.ExitStack() as stack:
+        both = [stack.enter_context(subprocess.Popen(command, env=kept | more, **pipes)) for command in commands]
+        try:
+            yield both
+        finally:
+            for process in both:
+                process.kill()
 
 
 def lines(folder, index):
