@@ -32,16 +32,16 @@ BOTH_DIRECTIONS = {"add_or_remove": ["remove", "add"], "replace_special": ["zero
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
 
-def has_settings(queries: object) -> bool:
-    """Whether a parameter of a mechanism, or of any in a tree of them, is an array of settings."""
+def shapes_of_settings(queries: object) -> list[tuple[int, ...]]:
+    """The shapes of all parameters of a mechanism, or of a tree of them, without the rows of tables and profiles."""
 
     def is_row(part: object) -> bool:
         return isinstance(part, Mechanism) and part._rows
 
-    parts = jax.tree.leaves(queries, is_leaf=is_row)
-    return any(
-        np.ndim(value) > is_row(part) for part in parts for value in (vars(part).values() if is_row(part) else [part])
-    )
+    shapes: list[tuple[int, ...]] = []
+    for part in jax.tree.leaves(queries, is_leaf=is_row):
+        shapes += [np.shape(value)[:-1] for value in vars(part).values()] if is_row(part) else [np.shape(part)]
+    return shapes
 
 
 class Mechanism:
