@@ -49,14 +49,10 @@ _STATEMENT = (
 
 
 class ResidueState(NamedTuple):
-    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is; the filter's mark.
-
-    ``dominated`` is the mu^2 of Gaussians that dominate all that ran, likewise; NaN where there are none.
-    """
+    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is; the filter's mark."""
 
     mu: Array
     delta: Array
-    dominated: Array = np.full(3, np.nan, np.float32)
     mark: Array | None = None
 
     def __repr__(self) -> str:
@@ -101,8 +97,7 @@ class GDPResidueFilter(BaseFilter):
     @in_float64
     def init(self) -> ResidueState:
         """The state with nothing spent; one account for each entry of the budget's shape."""
-        nothing = np.zeros(np.shape(self.mu_pieces), np.float32)
-        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces, nothing))
+        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
     def update(self, query: object, state: ResidueState) -> tuple[Bool[Array, "*shape"], ResidueState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -186,16 +181,13 @@ def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     return mine
 
 
-def _accepted(
-    admitted: Array, mu: Array, delta: Array, square: Array, state: ResidueState
-) -> tuple[Array, ResidueState]:
-    """``square`` is the mu^2 of a Gaussian that dominates the query, or not finite."""
-    xp = array_module(admitted, mu, delta, square, state)
-    total = inflated(amounts.join(state.dominated) + square, 2.0**-52)
-    total = xp.where(square > 0, xp.maximum(total, 1e-18), total)  # what `_packed` keeps
-    made = (xp.where(admitted, value, 0.0) for value in (mu, delta, total))
+def _accepted(mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    """What is left after a query; a ``mu`` below 0 is a refusal."""
+    admitted = mu >= 0
+    xp = array_module(admitted, mu, delta, state)
+    made = (xp.where(admitted, value, 0.0) for value in (mu, delta))
     keep = lambda new, old: xp.where(admitted[..., None], _packed(new), old)  # noqa: E731
-    return admitted, ResidueState(*map(keep, made, (state.mu, state.delta, state.dominated)))
+    return admitted, ResidueState(*map(keep, made, (state.mu, state.delta)))
 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
@@ -211,26 +203,7 @@ def _update_gaussian(cost: ArrayLike, budget: Array, slack: Array, state: Residu
     shape = _covered(cost.shape, state)
     left, delta = _left(budget, slack, state)
     after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
-    return _accepted(after >= 0, after, delta, cost, state)
-
-
-def lowered_residue(
-    filter: GDPResidueFilter, state: ResidueState, lower: GDPResidueFilter
-) -> tuple[Array, ResidueState]:
-    """What is left of ``lower`` after the Gaussians that dominate what ran, and no more than is left of ``filter``.
-
-    The mu^2 that ``filter`` charged says nothing of another budget: what a query costs depends on what is left.
-    """
-    if filter.relation != lower.relation:
-        raise ValueError(f"lower must have filter's relation, {filter.relation!r}, got {lower.relation!r}")
-    mu, delta = _left(filter.mu_pieces, filter.delta_pieces, state)
-    square, most = amounts.join(state.dominated), amounts.join(lower.delta_pieces)
-    xp, whole = array_module(mu, square, lower), _whole(lower.mu_pieces)
-    after = xp.minimum(_after_gaussian(whole, square), mu)
-    fits = (after >= 0) & (square >= 0) & (whole <= _whole(filter.mu_pieces))
-    fits = fits & (most <= amounts.join(filter.delta_pieces))
-    left, slack = (_packed(xp.where(fits, value, 0.0)) for value in (after, xp.minimum(delta, most)))
-    return fits, ResidueState(left, slack, state.dominated)
+    return _accepted(after, delta, state)
 
 
 def _work(query: object, budget: Array, slack: Array, share: Array, state: ResidueState) -> int:
@@ -251,10 +224,7 @@ def _update(
     for _ in shape:
         one = functools.partial(each, one)
     after, left = one(wide, mu, delta, offer)
-    # An atom at infinity has no Gaussian above it.
-    alone = (join(law.infinity) == 0).all(-1)
-    square = xp.where(alone, inflated(join(law.mu) ** 2, 2.0**-50), np.inf)
-    return _accepted(after >= 0, after, left, square, state)
+    return _accepted(after, left, state)
 
 
 @jax.custom_batching.custom_vmap
