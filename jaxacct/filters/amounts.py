@@ -200,8 +200,8 @@ def rounded(*, up: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def outward(value: Array, dtype: str, *, up: bool) -> Array:
-    """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
-    if dtype == "float64":
+    """A float64 ``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
+    if dtype == "float64" or value.dtype != np.float64:
         return on_device(value)
     xp = array_module(value)
     narrow = value.astype(np.float32)

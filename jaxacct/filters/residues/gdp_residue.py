@@ -19,17 +19,16 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._types import Bool, Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
 from jaxacct.filters.printing import number
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -67,6 +66,13 @@ class ResidueState(NamedTuple):
 class GDPResidueFilter(BaseFilter):
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
 
+    A query is a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any other
+    mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the result of
+    `prepare`, which is the fast way for a query that is asked again. It is refused if no residue is certain, because it
+    may be leakier than what is left, or have an atom at infinity that the slack does not cover. A mechanism whose
+    parameters are traced raises ValueError: ``prepare`` it, or give ``prepare`` a grid. `spent` is the mu of a Gaussian
+    that costs as much, `remaining` that of the largest one that still fits.
+
     Attributes:
         mu_pieces: mu in exact float32 pieces.
         delta_pieces: delta likewise, zeros for 0.
@@ -94,29 +100,10 @@ class GDPResidueFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [self.mu_pieces, self.delta_pieces]  # `share` only steers
 
-    @in_float64
-    def init(self) -> ResidueState:
-        """The state with nothing spent; one account for each entry of the budget's shape."""
+    def _fresh(self) -> ResidueState:
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
-    def update(self, query: object, state: ResidueState) -> tuple[Bool[Array, "*shape"], ResidueState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        Args:
-            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
-                other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
-                result of `prepare`, which is the fast way for a query that is asked again.
-            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
-            may be leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN,
-            negative and infinite parameters.
-
-        Raises:
-            ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
-                a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
-        """
+    def _after(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
         if is_scalar_query(query) or is_gaussian(query):
             with jax.enable_x64(True):
                 return _update_gaussian(gaussian_cost(gaussian_parts(query)), self.mu_pieces, self.delta_pieces, state)
@@ -125,28 +112,23 @@ class GDPResidueFilter(BaseFilter):
         with jax.enable_x64(True):
             return on_device(_update(query, self.mu_pieces, self.delta_pieces, self.share, state))
 
-    @amounts.rounded(up=True)
-    def spent(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
+    def _spent(self, state: ResidueState) -> Array:
+        """sqrt(mu^2 - (mu left)^2): a Gaussian of this mu costs as much."""
         gone = self._gone(state)
         return inflated(array_module(gone).sqrt(gone), 2.0**-50)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
+    def _remaining(self, state: ResidueState) -> Array:
         mu, left = amounts.join(self.mu_pieces), amounts.join(state.mu)
         # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
         xp, free = array_module(mu, left), left * left - amounts.SLACK * mu * mu
         return xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu)
 
-    @amounts.rounded(up=False)
     def remaining_slack(self, state: ResidueState) -> Array:
         """The delta that is left, rounded down, in the caller's float type."""
-        return amounts.join(state.delta)
+        return self._read(lambda state: amounts.join(state.delta), state, up=False)
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
+    def _fraction(self, state: ResidueState) -> Array:
+        """The share of mu^2 that is spent."""
         mu = amounts.join(self.mu_pieces)
         return inflated(self._gone(state) / (mu * mu), 2.0**-50)
 
