@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import GDP, ApproximateDP, Gaussian, PoissonSampled, PureDP, RandomizedResponse, adversary, filters
+from jaxacct import ApproximateDP, Gaussian, PoissonSampled, PureDP, adversary, filters
 from tests.contract.filter_cases import CASES, GRID, NATURAL, SYMMETRIC, honest, law, menu, response
 from tests.processes import printed
 
