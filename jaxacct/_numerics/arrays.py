@@ -28,15 +28,24 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
+_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool, type, str})  # looked up: most are
+
+
 def array_module(*trees: object) -> ModuleType:
     """jax.numpy if any leaf of ``trees`` is JAX's array, traced or not, else NumPy."""
+    return np if _without_jax(trees) else program
+
+
+def _without_jax(trees: Sequence[object]) -> bool:
     for tree in trees:
-        if isinstance(tree, (np.ndarray, np.generic, float, int)):
+        if type(tree) in _PLAIN:
             continue
-        for leaf in jax.tree.leaves(tree):
-            if isinstance(leaf, jax.Array):
-                return program
-    return np
+        if isinstance(tree, (list, tuple)):
+            if not _without_jax(tree):
+                return False
+        elif any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree)):
+            return False
+    return True
 
 
 class _Program(ModuleType):
@@ -62,8 +71,6 @@ class _Program(ModuleType):
 program: ModuleType = _Program("jax.numpy")
 """The array module of a program."""
 
-_PLAIN = frozenset({np.ndarray, np.float64, np.bool_, np.int64, float, int, bool})  # the usual ones, looked up
-
 
 class _Either(ModuleType):
     """The functions of :func:`array_module` of what they are given, in lists and tuples as well."""
@@ -73,7 +80,7 @@ class _Either(ModuleType):
 
         def function(*given: object, **named: object) -> PyTree:
             for one in given:
-                if type(one) not in _PLAIN and array_module(one) is not np:
+                if type(one) not in _PLAIN and not _without_jax((one,)):
                     return theirs(*given, **named)
             return ours(*given, **named)
 
@@ -87,7 +94,7 @@ xp: ModuleType = _Either("xp")
 
 def column(value: Real) -> Array:
     """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
-    return array_module(value).asarray(value)[..., None]
+    return xp.asarray(value)[..., None]
 
 
 def erf(x: Array) -> Array:
@@ -111,7 +118,6 @@ def erfc(x: Array) -> Array:
 
 def logsumexp(x: _Kind) -> _Kind:
     """log of the sum of exp(x) over the last axis; -inf where all are."""
-    xp = array_module(x)
     top = stopped(x.max(-1, keepdims=True))
     top = xp.where(xp.isfinite(top), top, 0.0)
     return xp.log(xp.exp(x - top).sum(-1)) + top[..., 0]
@@ -129,7 +135,7 @@ def iterated(
     ``given`` are more arguments of ``step``. With them all arrays have one leading axis of settings, and NumPy goes on
     with those that are not done.
     """
-    if array_module(state[0]) is not np:
+    if array_module(*state) is not np:
         going = lambda at: (at[0] < most) & ~done(at[1]).all()  # noqa: E731
         return while_loop(going, lambda at: (at[0] + 1, step(at[1], *given)), (0, state))[1]
     found, rows = state, np.arange(len(state[0])) if given else None
@@ -171,7 +177,7 @@ def repeated(step: Callable[[_State], _State], state: _State, times: int) -> _St
 def collected(step: Callable[..., tuple[PyTree, PyTree]], state: object, given: Sequence[PyTree]) -> tuple[Array, ...]:
     """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
     if array_module(state, given) is not np:
-        return scan(step, state, jax.tree.map(lambda *x: array_module(x).stack(x), *given), length=len(given))[1]
+        return scan(step, state, jax.tree.map(lambda *x: xp.stack(x), *given), length=len(given))[1]
     every = []
     for one in given:
         state, found = step(state, one)
@@ -224,7 +230,6 @@ def pick(values: Array, index: Array) -> Array:
 
 def filled_up(values: Array, size: int, fill: Array) -> Array:
     """``values`` with ``fill``, shape ``(..., 1)``, behind them up to ``size`` along the last axis."""
-    xp = array_module(values, fill)
     more = xp.broadcast_to(fill, (*values.shape[:-1], size - values.shape[-1]))
     return xp.concatenate([values, more], -1)
 
@@ -258,7 +263,6 @@ def product(one: Array, other: Array) -> Array:
 
 def ranks(values: Array, limits: Array) -> Array:
     """How many of ``values``, sorted along the last axis, are at most each of ``limits``, shape ``(..., n)``."""
-    xp = array_module(values, limits)
     if values.ndim == 1:
         return xp.searchsorted(values, limits, side="right")
     size = values.shape[-1]
@@ -269,8 +273,9 @@ def ranks(values: Array, limits: Array) -> Array:
         fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
         return xp.where(fits, ahead, found), step >> 1
 
-    bits, found = size.bit_length(), xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
-    return repeated(nearer, (found, xp.asarray(1 << bits - 1, np.int64)), bits)[0]
+    like, bits = array_module(values, limits), size.bit_length()
+    found = like.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
+    return repeated(nearer, (found, like.asarray(1 << bits - 1, np.int64)), bits)[0]
 
 
 def shared(function: Callable[..., PyTree] | None = None, *, static: tuple[str, ...] = ()) -> Callable[..., PyTree]:

@@ -54,11 +54,10 @@ def binomial_split(trials: Real, rate: Real, least: Real) -> Split:
     Probabilities", 2000), and a tail is that times the sum of the products of ratios of neighbours. The ratios fall, so
     what is not summed is at most a geometric series; it counts as error.
     """
-    xp = array_module(trials, rate, least)
     n, q, k = (xp.asarray(x, np.float64) for x in (trials, rate, least))
     n, q, k = xp.broadcast_arrays(n, q, k)
     terms = _TERMS
-    if xp is np:
+    if array_module(trials, rate, least) is np:
         wide = np.sqrt(np.maximum(n * q * (1.0 - q), 0.0) + 1.0)
         far = np.nan_to_num(np.max(_DEVIATIONS * wide + 64.0, initial=64.0), nan=64.0, posinf=_MOST_TERMS)
         terms = int(min(far, _MOST_TERMS))

@@ -21,7 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, array_module, xp
 from jaxacct._numerics.float64 import own_rules
 from jaxacct._types import PyTree
 
@@ -41,7 +41,7 @@ def as_arrays(tree: object) -> PyTree:
 
 def float64(value: ArrayLike) -> Array:
     """``value`` as a float64 array: JAX's if one of its numbers is, else NumPy's."""
-    return array_module(value).asarray(value, np.float64)
+    return xp.asarray(value, np.float64)
 
 
 def beside(tree: object, source: object) -> PyTree:
@@ -172,10 +172,9 @@ def mapped(function: Callable[[PyTree], PyTree], xs: object, batch: int) -> PyTr
 
 def rows(function: Callable[..., PyTree], *arrays: Array) -> PyTree:
     """Maps ``function`` of rows over the broadcast leading axes of ``arrays``."""
-    xp = array_module(*arrays)
     shape = np.broadcast_shapes(*(x.shape[:-1] for x in arrays))
     flat = [xp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1]) for x in arrays]
-    if xp is np:
+    if array_module(*arrays) is np:
         count = flat[0].shape[0]
         # Where there are no rows, one of zeros says what shape a row's results have.
         given = zip(*flat, strict=True) if count else [[np.zeros(x.shape[-1]) for x in flat]]

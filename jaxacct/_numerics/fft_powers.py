@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, xp
 from jaxacct._numerics.rounding import UNIT, inflated
 
 ETA = 8.0 * UNIT
@@ -59,11 +59,10 @@ def convolved(measure: Array, count: int, n: int, other: Array | None = None) ->
     0.
     """
     power, bound, errors = spectrum(measure, count, n, other)
-    xp = array_module(power)
     # The half spectrum stands for n frequencies: all but the first and the last count twice.
     ends = np.full(n // 2 + 1, 2.0 / n)
     ends[0] = ends[-1] = 1.0 / n
-    product = np.fft.irfft(power, n) if xp is np else _irfft(n)(power)
+    product = np.fft.irfft(power, n) if array_module(power) is np else _irfft(n)(power)
     return product, inflated(((errors + eta_of(n) * (bound + errors)) * ends).sum(-1), 1e-9)
 
 
@@ -77,12 +76,11 @@ def spectrum(measure: Array, count: int, n: int, other: Array | None = None) -> 
 
     See :func:`convolved`, which inverts it.
     """
-    xp = array_module(measure, 0.0 if other is None else other)
     eta = eta_of(n)
 
     def transformed(x: Array) -> tuple[Array, Array, Array]:
         """The spectrum, a bound on its error, and on the moduli of what it stands for."""
-        if xp is np:
+        if array_module(measure, 0.0 if other is None else other) is np:
             spectrum = np.fft.rfft(x, n)
         else:
             spectrum = _rfft(jnp.concatenate([x, jnp.zeros((*x.shape[:-1], n - x.shape[-1]))], -1))

@@ -15,8 +15,7 @@ def first_least(values: Array) -> Array:
     float32 program. Comparing with the minimum finds nothing where XLA computes ``values`` twice, not to the same bit,
     which it does behind a barrier as well.
     """
-    xp = array_module(values)
-    if xp is np:
+    if array_module(values) is np:
         return np.where(np.isnan(values.min(-1)), values.shape[-1] - 1, values.argmin(-1))
     values = jax.lax.stop_gradient(values)
     last = values.ndim - 1

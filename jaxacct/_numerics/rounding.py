@@ -60,13 +60,12 @@ def quotient_up(first: Array, second: Array) -> Array:
     NumPy's remainder of the division by the quotient is exact (Dekker 1971) where nothing overflows or is subnormal, so
     that a quotient that is large enough stays as it is. Elsewhere, and inside a trace, it is always the next one.
     """
-    xp = array_module(first, second)
     with np.errstate(all="ignore"):
         quotient = xp.asarray(first / second)
         still = stopped(quotient)  # `nextafter` has no derivative
         unit = xp.where(still > 0, xp.nextafter(still, np.inf) - still, 0.0)
         above = quotient + xp.where(still < np.inf, unit, 0.0)
-        if xp is not np:
+        if array_module(first, second) is not np:
             return above
         product, missed = _product(quotient, np.asarray(second))
         exact = (quotient > _SMALL) & (quotient < _LARGE) & (second > _SMALL) & (second < _LARGE) & (first > _SMALL)

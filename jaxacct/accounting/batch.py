@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct._printing import plainly
@@ -69,7 +69,7 @@ class Batch(NamedTuple):
 
     def void(self) -> Array:
         """Where a number is NaN, so that nothing is known; of the broadcast shape."""
-        nan = [array_module(leaf).isnan(leaf) for leaf in jax.tree.leaves(self.query)]
+        nan = [xp.isnan(leaf) for leaf in jax.tree.leaves(self.query)]
         rows = [x if x.ndim == 1 else x.any(tuple(range(1, x.ndim))) for x in nan]
         return functools.reduce(operator.or_, rows).reshape(self.sides, *self.shape).any(0)
 

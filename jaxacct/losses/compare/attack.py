@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import as_arrays, float64, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -54,13 +54,11 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
     _validate.probability(prior=prior)
     with quiet_float64():
         p = float64(prior)
-        xp = array_module(p)
         epsilon = log1p(-p) - xp.log(p)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
         # Epsilon is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
         slack = sign * 16.0 * EPS * (1.0 + xp.abs(epsilon))
         excess = _excess(curve, epsilon)
-        xp = array_module(p, excess)
         saved = p * (excess + slack)
         risk = xp.minimum(p, 1.0 - p) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
         valid = (p > 0) & (p < 1)
@@ -74,4 +72,4 @@ def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Array) -> Array:
         return profiles.excess_at(curve.float64(), curve.grid, curve.bound, epsilon)
     low, high = excess_of_segments(*arrays(curve), epsilon.reshape(-1))
     value = high if curve.bound == "lower" else low
-    return array_module(value).clip(value.reshape((*value.shape[:-1], *epsilon.shape)), 0.0, 1.0)
+    return xp.clip(value.reshape((*value.shape[:-1], *epsilon.shape)), 0.0, 1.0)

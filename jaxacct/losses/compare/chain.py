@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import as_arrays, compiled, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct.losses.compare import enclose as families
@@ -67,7 +67,7 @@ def is_chain(
             points = common.losses
             stacked = _stack([families.enclose(m, common, relation) for m in members])
         count = stacked.upper.shape[0]
-        order = array_module(stacked.upper).argsort(stacked.upper.sum(-1))
+        order = xp.argsort(stacked.upper.sum(-1))
         known = [False] * (count - 1)
         if len(members) == count and not _validate.is_traced((members, order)):
             ranks = np.asarray(order)
@@ -82,7 +82,7 @@ def is_chain(
 
 @compiled("tolerance")
 def _chain(family: Enclosed, points: Array, order: Array, known: Array, tolerance: float) -> Chain:
-    count, xp = order.shape[0], array_module(*family, points, order)
+    count = order.shape[0]
     if count == 1:
         return Chain(xp.asarray(YES, np.int8), xp.full(2, -1), xp.full(2, np.nan))
     line, point, upper = (x[order] for x in family)
@@ -94,11 +94,12 @@ def _chain(family: Enclosed, points: Array, order: Array, known: Array, toleranc
         i, j = pairs
         return xp.minimum(xp.max(point[i] - upper[j], -1), xp.max(point[j] - upper[i], -1))
 
-    near = mapped(excess, (xp.arange(count - 1), xp.arange(1, count)), 8)
+    places = xp.zeros_like(order) + np.arange(count)
+    near = mapped(excess, (places[:-1], places[1:]), 8)
     worst = first_greatest(xp.where(xp.any(near > 0), near, slack))
     first, second, unordered = worst, worst + 1, xp.max(near) > 0
     if count <= 64:
-        i, j = (xp.asarray(x) for x in np.triu_indices(count, 1))
+        i, j = (places[x] for x in np.triu_indices(count, 1))
         every = mapped(excess, (i, j), 8)
         best = first_greatest(every)
         found = every[best] > 0
@@ -120,5 +121,4 @@ def _stack(found: list[Enclosed]) -> Enclosed:
     shapes = {x.upper.shape for x in found}
     if len(shapes) > 1 or found[0].upper.ndim > 1:
         raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
-    xp = array_module(found)
     return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import as_arrays, quiet_float64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families
@@ -39,7 +39,7 @@ def delta_divergence(
     with quiet_float64():
         common = families.common_grid([a, b], relation, grid)
         first, second = (families.enclose(m, common, relation) for m in (a, b))
-        xp, share = array_module(first, second), 1.0 / (1.0 + np.exp(common.losses))
+        share = 1.0 / (1.0 + np.exp(common.losses))
         certain = xp.maximum(first.point - second.upper, second.point - first.upper)
         possible = xp.maximum(first.upper - second.line, second.upper - first.line)
         lower = deflated(xp.maximum(xp.max(certain * share, -1), 0.0), 16.0 * EPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.pytree import replaced
 from jaxacct._numerics.rounding import EPS
@@ -87,7 +87,7 @@ def enclose(member: Member, grid: LossGrid, relation: str) -> Enclosed:
     line, point, upper = (
         conversions.mechanism_excess(member, grid, side, relation) for side in ("lower", "point", "upper")
     )
-    return Enclosed(line, array_module(point, line).maximum(point, line), upper)
+    return Enclosed(line, xp.maximum(point, line), upper)
 
 
 @compiled()
@@ -97,7 +97,6 @@ def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Arra
     Segments have shape ``(..., n)``. Plus and minus infinity stand for the mass that only P, or only Q, has, the latter
     as the slope E / gamma at 0.
     """
-    xp = array_module(widths, drops, losses)
 
     def at(loss: Array) -> tuple[Array, Array]:
         loss = loss.reshape(-1, *(1,) * widths.ndim)  # (losses, *batch, n)

@@ -11,7 +11,7 @@ import scipy.special
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, array_module, iterated, repeated
+from jaxacct._numerics.arrays import Array, Real, array_module, iterated, repeated, xp
 from jaxacct._numerics.curve_arrays import as_arrays, beside, compiled, float64, quiet_float64, rows
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import unchecked
@@ -69,20 +69,20 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
         return as_arrays(_gaussian(float64(mu), float64(alpha), bound))
 
 
-def _normal(xp: ModuleType) -> ModuleType:
-    """Where ``ndtr`` and ``ndtri`` live."""
-    return scipy.special if xp is np else jax.scipy.special
+def _normal(x: Array) -> ModuleType:
+    """Where ``ndtr`` and ``ndtri`` of ``x`` live."""
+    return scipy.special if array_module(x) is np else jax.scipy.special
 
 
 @compiled("bound")
 def _gaussian(mu: Array, alpha: Array, bound: str) -> Array:
-    xp = array_module(mu, alpha)
     sign = -1.0 if bound == "lower" else 1.0
     mu, alpha = xp.broadcast_arrays(mu, alpha)
     good = (mu >= 0) & (mu < np.inf) & (alpha >= 0) & (alpha <= 1)
-    z = -_normal(xp).ndtri(xp.where(good, alpha, 0.5))
+    z = xp.where(good, alpha, 0.5)
+    z = -_normal(z).ndtri(z)
     z = z + sign * _QUANTILE * (1.0 + xp.abs(z) + mu) - mu
-    value = inflated(_normal(xp).ndtr(z), sign * 4.0 * EPS * (2.0 + xp.where(xp.isfinite(z), z * z, 0.0)))
+    value = inflated(_normal(z).ndtr(z), sign * 4.0 * EPS * (2.0 + xp.where(xp.isfinite(z), z * z, 0.0)))
     value = value + (1e-307 if bound == "upper" else -1e-307)
     # At the ends f is 1 and 0 whatever mu is.
     value = xp.where(alpha == 0, 1.0, xp.where(alpha == 1, 0.0, value))
@@ -122,7 +122,7 @@ def mu_of(
                 return as_arrays(beside(exact, curve))
         if isinstance(curve, TradeOff):
             widths, drops = padded(curve)
-            xp, both = array_module(widths, drops), (widths > 0) & (drops > 0)
+            both = (widths > 0) & (drops > 0)
             losses = xp.where(both, xp.log(xp.where(both, widths / xp.where(both, drops, 1.0), 1.0)), 0.0)
             if losses.ndim > 1:
                 raise ValueError(f"a TradeOff must have no batch axes here, got shape {losses.shape}")
@@ -157,7 +157,7 @@ def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, s
 
     Widths and drops are off by a relative ``error`` at most.
     """
-    xp, n = array_module(widths, drops, delta), widths.shape[-1]
+    n = widths.shape[-1]
     off = side * (error + 4.0 * n * EPS)
     up, down = 1.0 + off, 1.0 - off
     # Vertices between segments; those among the steep ones from the left, the others from the right.
@@ -165,7 +165,7 @@ def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, s
     kept = 1.0 - delta
 
     def quantile(x: Array, side: Real) -> Array:
-        z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
+        z = _normal(x).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
     def need(small: Array, other: Array) -> Array:
@@ -179,19 +179,18 @@ def dominating_mu(widths: Array, drops: Array, delta: Real, error: Real = 0.0, s
     p, q, p_rest, q_rest = xp.cumsum(xp.concatenate([both, xp.flip(both, -1)]), -1)
     p_rest, q_rest = xp.flip(p_rest, -1), xp.flip(q_rest, -1)
     sums = xp.where(steep, q, p_rest), xp.where(steep, p, q_rest)
-    found = need(*(sums if xp is np else jax.lax.optimization_barrier(sums)))
+    found = need(*(sums if array_module(widths, drops, delta) is np else jax.lax.optimization_barrier(sums)))
     return xp.maximum(xp.max(xp.where(steep | (widths + drops > 0), found, -np.inf), -1), 0.0)
 
 
 @compiled()
 def _dominated(losses: Array, low: Array, delta: Array) -> Array:
-    xp = array_module(losses, low, delta)
     # As H at |loss| of the pair or of the reversed one: G_mu is symmetric.
     gamma = xp.exp(xp.minimum(losses, 0.0))
     height = deflated(delta + deflated((1.0 - delta) * low / gamma, 8.0 * EPS * (1.0 + xp.abs(losses))), 4.0 * EPS)
     at = xp.abs(losses)
-    highest = 2.0 * _normal(xp).ndtri(0.5 + 0.5 * xp.minimum(height.min(), 1.0 - 1e-16)) + 60.0
-    if xp is np and np.isnan(highest):
+    highest = 2.0 * _normal(height).ndtri(0.5 + 0.5 * xp.minimum(height.min(), 1.0 - 1e-16)) + 60.0
+    if array_module(losses, low, delta) is np and np.isnan(highest):
         return np.zeros(())
 
     def certain(mu: Array) -> Array:

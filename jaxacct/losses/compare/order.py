@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, running_greatest
+from jaxacct._numerics.arrays import Array, running_greatest, xp
 from jaxacct._numerics.curve_arrays import as_arrays, compiled, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._types import PyTree
@@ -115,7 +115,6 @@ def dominates(
         points, first, second = _enclosed(a, b, relation, grid)
         order = _compare(first, second, points, tolerance_of(tolerance, [a, b]))
         if known_order(a, b, relation):
-            xp = array_module(order)
             order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
         return as_arrays(order)
 
@@ -184,7 +183,6 @@ def known_order(a: Member, b: Member, relation: str) -> bool:
 
 @compiled("tolerance")
 def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
-    xp = array_module(*a, *b, points)
     slack = xp.max(b.upper - a.line, -1)
     certain = b.point - a.upper
     gap = xp.max(certain, -1)
@@ -197,7 +195,6 @@ def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order
 
 @compiled("most")
 def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
-    xp = array_module(*a, *b, points)
     sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))
     index = np.arange(points.shape[0])
     last = running_greatest(xp.where(sign != 0, index, -1))
@@ -231,7 +228,6 @@ def _enclosed(a: Member, b: Member, relation: str, grid: LossGrid | None) -> tup
 def all_at_slopes(members: list[TradeOff]) -> tuple[PyTree, Enclosed]:
     """All trade-off curves at all of their slopes, in order, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
-    xp = array_module(rows)
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:

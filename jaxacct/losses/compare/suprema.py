@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, running_greatest
+from jaxacct._numerics.arrays import Array, running_greatest, xp
 from jaxacct._numerics.curve_arrays import added, compiled, quiet_float64, rows
 from jaxacct._numerics.pytree import replaced, unchecked
 from jaxacct._numerics.rounding import EPS
@@ -51,7 +51,7 @@ def supremum(
     with quiet_float64():
         segments = [arrays(m) for m in members if isinstance(m, TradeOff)]
         if grid is None and len(segments) == len(members):
-            xp, size = array_module(segments), max(w.shape[-1] for w, _ in segments)
+            size = max(w.shape[-1] for w, _ in segments)
             pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
             batch = len(segments) == 1 and segments[0][0].ndim > 1
             stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*segments, strict=True)]
@@ -114,14 +114,13 @@ def _stacked(members: list[Member], side: str, relation: str, grid: LossGrid | N
             found.append(conversions.mechanism_excess(member, grid, side, relation))
     if len(found) == 1:
         return (found[0] if np.ndim(found[0]) > 1 else found[0][None]), grid
-    xp, shape = array_module(*found), np.broadcast_shapes(*(x.shape for x in found))
+    shape = np.broadcast_shapes(*(x.shape for x in found))
     return xp.stack([xp.broadcast_to(x, shape) for x in found]), grid
 
 
 @compiled("leakier")
 def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
-    xp = array_module(widths, drops)
     n = widths.shape[-1]
     error = 8.0 * (n + 4) * EPS
     widths, drops = xp.moveaxis(widths, 0, -2), xp.moveaxis(drops, 0, -2)  # (..., members, n)

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, running_greatest
+from jaxacct._numerics.arrays import Array, running_greatest, xp
 from jaxacct._numerics.curve_arrays import float64, quiet_float64
 from jaxacct.losses.grids.grid import CEILING, LossGrid
 
@@ -87,7 +87,6 @@ def lawful_excess(excess: Array, grid: LossGrid, bound: str) -> Array:
     growth = -np.diff(-np.expm1(np.minimum(grid.losses, 0.0)))
     with quiet_float64():
         values = _float64(excess=excess)
-        xp = array_module(values)
         rules = {
             "be between 0 and min(gamma, 1)": ~((values >= 0.0) & (values <= limit * (1.0 + LAW_SLACK) + _FLOOR)),
             "be that of a decreasing curve": xp.diff(values, axis=-1) > growth + LAW_SLACK * values[..., 1:] + _FLOOR,
@@ -112,7 +111,7 @@ def _kept(name: str, values: Array, broken: Mapping[str, Array], axis: str, at: 
 
     ``broken`` has for each rule the points at which it is broken, and ``at`` the places of all points on ``axis``.
     """
-    good = ~array_module(values).stack([points.any(-1) for points in broken.values()]).any(0)
+    good = ~xp.stack([points.any(-1) for points in broken.values()]).any(0)
     if _validate.is_traced(values) or good.all():
         return good
     rule, points = next((rule, points) for rule, points in broken.items() if points.any())
@@ -136,7 +135,6 @@ def check_segments(widths: Array, drops: Array, bound: str) -> Array:
         _validate.rate(widths=widths, drops=drops)
     with quiet_float64():
         w, d = float64(widths), float64(drops)
-        xp = array_module(w, d)
         totals = xp.stack([w.sum(-1), d.sum(-1)])
         # Losses log(width / drop) grow; padding has none.
         losses = xp.where((w > 0) | (d > 0), xp.log(w) - xp.log(d), np.nan)
@@ -166,7 +164,7 @@ def check_profile_values(values: ArrayLike, grid: LossGrid) -> Array:
     values = _float64(values=values)
     if values.shape[-1:] != (grid.size,):
         raise ValueError(f"values must have {grid.size} points on the last axis, as the grid, got shape {values.shape}")
-    xp, losses = array_module(values), grid.losses
+    losses = grid.losses
     gamma = np.exp(losses)
     identity = -np.expm1(np.minimum(losses, 0.0))
     # H(0) = 1 stands in front; slopes between neighbours must grow, up to the rounding of what they come from.

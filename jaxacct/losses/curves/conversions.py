@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import compiled, put
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -74,7 +74,6 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Array:
     rounding = np.where(losses < 0, 2.0 * EPS, 0.0)
     values = hockey_stick(law.masses, law.infinity_mass, law.grid, losses, 1.0 if bound == "upper" else -1.0)
     gamma, infinite = np.exp(losses), law.infinity_mass[..., None]
-    xp = array_module(values, infinite)
     if bound == "upper":
         return xp.clip(values - identity + rounding, 0.0, xp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
     # The law's own curve is a line on every cell. At gamma < 1 it may dip below the identity, if mass was left out: a
@@ -114,7 +113,6 @@ def _moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     # Left of the first point the curve is a line through (0, 1), so E is proportional to gamma.
     decay = np.exp(np.minimum(index - grid.lowest, 0) * grid.spacing)
     decay = np.where(index < grid.lowest, inflated(decay, sign * 8.0 * EPS * (1.0 + np.abs(to.losses))), 1.0)
-    xp = array_module(excess)
     values = xp.take(excess, inside, axis=-1) * decay
     if bound == "upper":
         return values  # chords to (0, 1) and constants from a point on are above
@@ -134,7 +132,7 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     sign = 1.0 if bound == "upper" else -1.0
     losses = grid.losses
     factor = inflated(np.exp(-losses), sign * 4.0 * EPS * (1.0 + np.abs(losses)))
-    return array_module(excess).flip(excess * factor, -1)
+    return xp.flip(excess * factor, -1)
 
 
 @compiled("bound")
@@ -147,7 +145,6 @@ def supremum_excess(family: Array, bound: str) -> Array:
     """
     if bound != "lower":
         return family.max(0)
-    xp = array_module(family)
     middles = family[..., :-1] + family[..., 1:]
     best = first_greatest(xp.moveaxis(middles, 0, -1))[None]
     left = xp.take_along_axis(family[..., :-1], best, 0)[0]
@@ -159,4 +156,4 @@ def supremum_excess(family: Array, bound: str) -> Array:
 @compiled("bound")
 def highest_of(members: list[Array], bound: str) -> Array:
     """:func:`supremum_excess` of curves of one shape."""
-    return supremum_excess(array_module(*members).stack(members), bound)
+    return supremum_excess(xp.stack(members), bound)

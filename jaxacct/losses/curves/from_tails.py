@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, array_module, column, xp
 from jaxacct._numerics.curve_arrays import beside, compiled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
@@ -50,7 +50,7 @@ def excess_of_pair(pair: Pair, source: Mechanism, grid: LossGrid, bound: str) ->
     rare, _ = rarely_sampled(source)
     if bound == "upper" or not (_validate.is_traced(rare) or np.any(rare)):
         return excess
-    return array_module(excess).where(column(rare), 0.0, excess)  # the pair samples more often than the mechanism does
+    return xp.where(column(rare), 0.0, excess)  # the pair samples more often than the mechanism does
 
 
 def grid_for(sides: Iterable[Runs], outside: float = 1e-16) -> LossGrid:
@@ -95,7 +95,6 @@ def on_one_axis(pair: Pair) -> tuple[Pair, tuple[int, ...]]:
 @compiled("bound")
 def _excess(pair: Pair, losses: Array, bound: str) -> Array:
     excess = _nodes(pair, losses, bound)
-    xp = array_module(excess)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     least, worst = -np.inf if bound == "law" else 0.0, limit if bound == "upper" else 0.0
     return xp.where(xp.isnan(excess), worst, xp.clip(excess, least, limit))
@@ -107,16 +106,15 @@ def _nodes(pair: Pair, losses: Array, bound: str) -> Array:
     if bound == "upper":
         found = nodes_above(losses, pair.tails(widened(losses)), pair.loss_error())
         # Above the largest loss the curve is 0; a point of the lattice is good to some units of itself.
-        return array_module(found).where(deflated(losses, _UNITS) >= column(pair.max_loss()), 0.0, found)
+        return xp.where(deflated(losses, _UNITS) >= column(pair.max_loss()), 0.0, found)
     inside, dips = 0.5 * (losses[:-1] + losses[1:]), bound == "law"
     if dips:
-        inside = array_module(inside).where(losses[1:] == 0, 0.0, inside)
+        inside = xp.where(losses[1:] == 0, 0.0, inside)
     return nodes_below(losses, pair.tails(inside), pair.infinity(), np.zeros(()), dips)
 
 
 def widened(losses: Array) -> Array:
     """The losses, and one more on either side."""
-    xp = array_module(losses)
     return xp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
 
 
@@ -126,7 +124,6 @@ def nodes_above(losses: Array, tails: Tails, loss_error: Array) -> Array:
     Tails may have axes of settings before that of the losses, ``(..., n + 2)``; then so has what comes out.
     """
     p_above, p_below, q_above, q_below, error = tails
-    xp = array_module(losses, *tails, loss_error)
     before, here, after = (slice(i, i + losses.shape[-1]) for i in range(3))
     gamma = xp.exp(losses)
     units = _UNITS * (1.0 + xp.abs(losses))
@@ -153,7 +150,7 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array, d
         dips: whether the cell before loss 0 may take a line that dips below the identity. The curve of a law may, and
             would be 0 otherwise where all negative losses lie in that cell.
     """
-    xp, above = array_module(losses, *tails, infinite, singular), losses[:-1] >= 0
+    above = losses[:-1] >= 0
     start = deflated(xp.exp(losses) * column(singular), _UNITS * (1.0 + xp.abs(losses)))
     (left, left_error), (right, right_error) = (_line(end, tails, above) for end in (losses[:-1], losses[1:]))
     low, high = (xp.where(above, column(infinite), x) for x in (start[..., :-1], start[..., 1:]))
@@ -172,7 +169,6 @@ def _line(at: Array, tails: Tails, right: Array) -> tuple[Array, Array]:
 
     ``right`` is where gamma >= 1.
     """
-    xp = array_module(at, *tails)
     gamma = xp.exp(at)
     slack = 2.0 * (tails.error + _UNITS * (1.0 + xp.abs(at)))
     high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)

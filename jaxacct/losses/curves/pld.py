@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import compiled, float64, put, quiet_float64
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
@@ -260,7 +260,6 @@ class PLD:
 @compiled()
 def _missing(masses: Array) -> Array:
     """What the masses lack of 1, rounded up; sums that exceed 1 lack nothing."""
-    xp = array_module(masses)
     return xp.maximum(1.0 - deflated(masses.sum(-1), relative_error(masses.shape[-1])), 0.0)
 
 
@@ -269,7 +268,7 @@ def _wide(law: PLD) -> PLD:
     up, sign = law.bound == "upper", law._sign
 
     def wide(x: Array) -> Array:
-        x = array_module(x).asarray(x)
+        x = xp.asarray(x)
         if x.dtype == np.float64:
             return x
         return inflated(x.astype(np.float64), sign * 2.0**-23) + (2.0**-126 if up else 0.0)
@@ -294,7 +293,6 @@ def _tilted(law: PLD, theta: Array) -> PLD:
     theta = float64(theta)
     # The normaliser rounds the other way, and the masses once more.
     normaliser = pld_curves.log_moment(masses, grid, theta, -law._sign)
-    xp = array_module(normaliser)
     normaliser = xp.where(xp.isfinite(normaliser), normaliser, 0.0)
     made = pld_curves.tilted(masses, grid, theta, normaliser, law._sign)
     return unchecked(PLD, masses=made, infinity_mass=xp.zeros_like(infinity), grid=grid, bound=law.bound)

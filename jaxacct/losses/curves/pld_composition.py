@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.fft_powers import convolved
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.log1p import log1p
@@ -108,7 +108,6 @@ def composed(pld: PLD, other: PLD | None, steps: int, fixed: Fixed, points: Poin
     By FFT, with its rounding error on every entry that a sum can be.
     """
     upper = pld.bound == "upper"
-    xp = array_module(pld, other)
     sums, error = convolved(pld.masses, steps, fixed.size, other.masses if other is not None else None)
     error = error[..., None]
     # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import compiled, float64, quiet_float64
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
@@ -179,7 +179,7 @@ class PrivacyProfile:
 
 @compiled()
 def _wide(profile: PrivacyProfile) -> Array:
-    xp, gamma = array_module(profile.excess), np.exp(profile.grid.losses)
+    gamma = np.exp(profile.grid.losses)
     excess = xp.asarray(profile.excess)
     wide, upper = excess.astype(np.float64), profile.bound == "upper"
     if excess.dtype != np.float64:
@@ -210,7 +210,6 @@ def excess_at(excess: Array, grid: LossGrid, bound: str, epsilon: Array) -> Arra
 
 @compiled("bound")
 def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Array) -> Array:
-    xp = array_module(excess, h, lowest, epsilon)
     sign = 1.0 if bound == "upper" else -1.0
     size = excess.shape[-1]
     highest = lowest + (size - 1)
@@ -238,7 +237,6 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
 
 
 def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
-    xp = array_module(excess, epsilon)
     identity = -xp.expm1(xp.minimum(epsilon, 0.0))
     units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
     value = excess + inflated(identity, units)
@@ -248,7 +246,6 @@ def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
 @compiled("bound")
 def _excess_of_values(values: Array, losses: Array, good: Array, bound: str) -> Array:
     values = float64(values)
-    xp = array_module(values, losses)
     gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))
     limit = xp.minimum(gamma, 1.0)
     rounding = xp.where(losses < 0, 4.0 * EPS, 0.0)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, histogram
+from jaxacct._numerics.arrays import Array, array_module, histogram, xp
 from jaxacct._numerics.curve_arrays import compiled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 
@@ -34,7 +34,6 @@ class Segments(NamedTuple):
 
 def _log_slopes(segments: Segments) -> Array:
     """log(drop / width): inf for a vertical piece, -inf for a flat one, NaN for padding."""
-    xp = array_module(*segments)
     positive = (segments.widths > 0) | (segments.drops > 0)
     return xp.where(positive, xp.log(segments.drops) - xp.log(segments.widths), np.nan)
 
@@ -42,7 +41,7 @@ def _log_slopes(segments: Segments) -> Array:
 @np.errstate(all="ignore")
 def sort(segments: Segments) -> Segments:
     """Steep segments first; padding last."""
-    xp, slopes = array_module(*segments), _log_slopes(segments)
+    slopes = _log_slopes(segments)
     order = xp.argsort(xp.where(xp.isnan(slopes), np.inf, -slopes))
     # A flat piece has key +inf as padding has; either order of those two is the same curve.
     return Segments(segments.widths[order], segments.drops[order])
@@ -50,7 +49,6 @@ def sort(segments: Segments) -> Segments:
 
 def product(one: Segments, other: Segments, leakier: bool) -> Segments:
     """The tensor product, unsorted, ``n * m`` segments, masses rounded up (``leakier``) or down."""
-    xp = array_module(*one, *other)
     factor = 1.0 + (4.0 if leakier else -4.0) * EPS
     widths = (one.widths[:, None] * other.widths[None]).reshape(-1) * factor
     drops = (one.drops[:, None] * other.drops[None]).reshape(-1) * factor
@@ -68,7 +66,6 @@ def product(one: Segments, other: Segments, leakier: bool) -> Segments:
 @compiled("size", "leakier")
 def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     """At most ``size`` sorted segments, leakier or less leaky than the given ones (any order); ``size`` >= 16."""
-    xp = array_module(*segments)
     ordered = sort(segments)
     n = ordered.widths.shape[0]
     if n <= size:

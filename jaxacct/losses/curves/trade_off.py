@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module, ranks, running_greatest, take
+from jaxacct._numerics.arrays import Array, array_module, ranks, running_greatest, take, xp
 from jaxacct._numerics.curve_arrays import as_arrays, compiled, float64, mapped, put, rows
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import replaced, unchecked
@@ -173,7 +173,6 @@ def arrays(curve: TradeOff) -> tuple[Array, Array]:
 
 @compiled()
 def _wide(curve: TradeOff) -> tuple[Array, Array]:
-    xp = array_module(curve)
     widths, drops = xp.asarray(curve.widths), xp.asarray(curve.drops)
     a, b = widths.astype(np.float64), drops.astype(np.float64)
     if widths.dtype != np.float64 or drops.dtype != np.float64:
@@ -191,8 +190,7 @@ def _wide(curve: TradeOff) -> tuple[Array, Array]:
 
 def kept_where(good: Array, widths: Array, drops: Array, bound: str) -> tuple[Array, Array]:
     """The segments of the curves that are ``good``; of the others no privacy (lower), or one outcome (upper)."""
-    xp = array_module(good, widths, drops)
-    if xp is np and np.all(good):
+    if array_module(good, widths, drops) is np and np.all(good):
         return widths, drops
     one = xp.zeros_like(widths)
     worst = put(one, (..., -1), 1.0), put(one, (..., 0 if bound == "lower" else -1), 1.0)
@@ -202,7 +200,7 @@ def kept_where(good: Array, widths: Array, drops: Array, bound: str) -> tuple[Ar
 def padded(curve: TradeOff) -> tuple[Array, Array]:
     """The arrays, with zeros up to a power of 2 of at least 32: curves of many sizes share compiled programs."""
     widths, drops = arrays(curve)
-    n, xp = widths.shape[-1], array_module(widths, drops)
+    n = widths.shape[-1]
     more = ((0, 0),) * (widths.ndim - 1) + ((0, max(32, 1 << (n - 1).bit_length()) - n),)
     return xp.pad(widths, more), xp.pad(drops, more)
 
@@ -210,7 +208,6 @@ def padded(curve: TradeOff) -> tuple[Array, Array]:
 @compiled("bound")
 def _of_points(alpha: Array, beta: Array, bound: str) -> Segments:
     a, b = float64(alpha), float64(beta)
-    xp = array_module(a, b)
     widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
     drops = xp.concatenate([1.0 - b[..., :1], -xp.diff(b, axis=-1)], -1)
     good = xp.all((widths >= 0) & (drops >= -1e-14), -1)
@@ -226,7 +223,6 @@ def _of_profile(profile: PrivacyProfile) -> Segments:
     sign = 1.0 if profile.bound == "upper" else -1.0
     rounding = 1.0 + sign * 8.0 * EPS * (1.0 + np.abs(losses))
     singular = profile.float64()[..., :1] * np.exp(-losses[0]) * rounding[0]
-    xp = array_module(law.masses, singular)
     none = xp.zeros_like(singular)
     widths = xp.concatenate([none, law.masses * rounding, law.infinity_mass[..., None]], -1)
     drops = xp.concatenate([singular, law.masses * np.exp(-losses) * rounding, none], -1)
@@ -236,7 +232,6 @@ def _of_profile(profile: PrivacyProfile) -> Segments:
 @compiled()
 def _points(curve: TradeOff) -> tuple[Array, Array]:
     widths, drops = float64(curve.widths), float64(curve.drops)
-    xp = array_module(widths, drops)
     alpha = xp.cumsum(widths, -1)
     beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
     return alpha, xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)
@@ -251,7 +246,6 @@ def _compose(a_widths: Array, a_drops: Array, b_widths: Array, b_drops: Array, s
         every = segments.product(Segments(first[:n], first[n:]), Segments(second[:m], second[m:]), leakier)
         return segments.reduce(every, size, leakier)
 
-    xp = array_module(a_widths, a_drops, b_widths, b_drops)
     return rows(one, xp.concatenate([a_widths, a_drops], -1), xp.concatenate([b_widths, b_drops], -1))
 
 
@@ -260,7 +254,6 @@ def _lines(along: Array, across: Array) -> tuple[Array, Array, Array, Array]:
 
     After all of them stands the line of slope 1: beyond it the other side of the curve takes over.
     """
-    xp = array_module(along, across)
     start = xp.zeros((*along.shape[:-1], 1))
     a, b = (xp.concatenate([start, xp.cumsum(x, -1)[..., :-1], x.sum(-1, keepdims=True)], -1) for x in (along, across))
     carrying = along > 0
@@ -273,7 +266,6 @@ def _lines(along: Array, across: Array) -> tuple[Array, Array, Array, Array]:
 def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array, Array]:
     """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
     alpha = float64(alpha)
-    xp = array_module(widths, drops, alpha)
     sign = -1.0 if bound == "lower" else 1.0  # the sign of f's own margin
     margin = 4.0 * (widths.shape[-1] + 4) * EPS
     steep = drops > widths
@@ -301,7 +293,6 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
 
 @compiled("bound")
 def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
-    xp = array_module(widths, drops, losses)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     if bound == "upper":
         found = nodes.nodes_above(losses, _tails(widths, drops, nodes.widened(losses)), np.zeros(()))
@@ -316,7 +307,6 @@ def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
 
 def _tails(widths: Array, drops: Array, losses: Array) -> Tails:
     """Tails of the experiment's loss log(width / drop); the segments are sorted by it, upwards."""
-    xp = array_module(widths, drops, losses)
     each = xp.where(drops > 0, xp.log(widths) - xp.log(drops), xp.where(widths > 0, np.inf, np.nan))
     # Padding takes its neighbour's loss so that the order stays.
     each = running_greatest(xp.where(xp.isnan(each), -np.inf, each))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct._numerics.arrays import Array, erfc, xp
 from jaxacct.losses.engines.inversion.composed_transform import composition, transforms
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, failures, log_moments, parts_of, totals
 from jaxacct.losses.engines.inversion.saddle_point import spacing_for, tilts_around
@@ -59,14 +59,13 @@ def placed(size: Size, groups: tuple[Pair, ...], counts: Array, epsilon: Array) 
     plan = plan._replace(log_delta=plan.log_delta - _MORE)
     tilts = tilts_around(plan.theta, plan.deviation)
     moments = log_moments(parts_of(size, plan, groups, counts)[1], tilts)
-    moments = array_module(moments).where(tilts > 0, moments, 0.0)
+    moments = xp.where(tilts > 0, moments, 0.0)
     return Place(size, plan, spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta))
 
 
 def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
     """At ``place.plan.epsilon``."""
     plan, spacing, nodes = place.plan, place.spacing, place.size.nodes
-    xp = array_module(spacing)
     parts = parts_of(place.size, plan, groups, counts)[1]
     whole, index = composition(transforms(parts, spacing, nodes), spacing), np.arange(nodes)
     theta, frequencies = plan.theta[:, None], index * spacing[:, None]

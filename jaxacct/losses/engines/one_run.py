@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, array_module, column, xp
 from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
@@ -34,9 +34,9 @@ _UNDERFLOW = -700.0
 @np.errstate(all="ignore")
 def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon) for one run of ``pair``."""
-    xp, closed = array_module(epsilon, *jax.tree.leaves(pair)), hasattr(pair, "log_hockey_stick")
+    closed = hasattr(pair, "log_hockey_stick")
     largest = pair.max_loss()
-    if closed and xp is np and np.all(epsilon >= 0):
+    if closed and array_module(epsilon, *jax.tree.leaves(pair)) is np and np.all(epsilon >= 0):
         lower, upper = np.zeros(()), np.ones(())
     else:
         lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon), largest, pair.loss_error()))
@@ -54,10 +54,9 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
 
 def _from_tails(pair: Pair, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
     """Bounds at several epsilons of each setting, shape ``(..., n)``; ``largest`` and ``loss_error`` are the pair's."""
-    cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
+    cut = xp.clip(epsilon, -_LARGEST, _LARGEST)
     eta = loss_room(loss_error, cut)
     p, _, q, _, error = pair.tails(cut - eta)
-    xp = array_module(cut, p)
     # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
     # have underflowed counts as nothing above and as _TINY below.
     log_q = xp.log(xp.maximum(q, _TINY))
@@ -79,14 +78,13 @@ def single_value(pair: Pair, epsilon: Array) -> Array:
     The event {L > eps} maximises P - e^eps Q, so moving its edge changes nothing to first order.
     """
     p, _, q, _, _ = (x[..., 0] for x in pair.tails(column(epsilon)))
-    return p - array_module(epsilon, q).exp(epsilon) * q
+    return p - xp.exp(epsilon) * q
 
 
 @np.errstate(all="ignore")
 def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta, by certified bisection."""
     largest, infinite = pair.max_loss(), pair.infinity()
-    xp = array_module(largest, infinite, delta)
     zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
     target = xp.log(delta)
     if hasattr(pair, "log_hockey_stick"):

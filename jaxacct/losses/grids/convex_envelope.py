@@ -17,7 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, running_greatest, running_least
+from jaxacct._numerics.arrays import Array, array_module, running_greatest, running_least, take, xp
 from jaxacct._numerics.curve_arrays import compiled, put, rows
 from jaxacct._numerics.manual_axes import fori_loop
 from jaxacct._numerics.rounding import EPS, inflated
@@ -31,7 +31,6 @@ def infimum_excess(family: Array, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
 
     def envelope(excess: Array) -> Array:
-        xp = array_module(excess)
         value, error = _between_vertices(excess, losses, _vertices(excess, losses))
         found = value + error if bound == "upper" else xp.minimum(value - error, excess)
         return xp.maximum(found, 0.0)
@@ -47,7 +46,7 @@ def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, 
 # Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
 @compiled("bound")
 def _masses(excess: Array, spacing: Array, zero: Array, bound: str) -> tuple[Array, Array]:
-    xp, size = array_module(excess, spacing, zero), excess.shape[-1]
+    size = excess.shape[-1]
     losses = (np.arange(size) - zero) * spacing
 
     def above(excess: Array) -> tuple[Array, Array]:
@@ -84,7 +83,7 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
 
     The third is what a few units of gamma and of the excess make of it.
     """
-    xp, n = array_module(excess, losses, kept), excess.shape[0]
+    n = excess.shape[0]
     gamma, index = xp.exp(losses), np.arange(1, n + 1)
     # Point 0 is the origin, where H is 1.
     before, after = _beside(xp.concatenate([xp.ones(1, bool), kept]))
@@ -94,8 +93,9 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
     up, down = xp.expm1(ahead), -xp.expm1(-back)
     right, left = (values[after] - excess) / up, (excess - values[before]) / down
     # The same of 1 - min(gamma, 1); on both sides of a point that is not at loss 0 it is one number.
-    fall = xp.where(losses >= 0, 0.0, xp.where(at[after] <= 0, gamma, -xp.expm1(losses) / up))
-    fallen = xp.where(at[before] >= 0, 0.0, xp.where(losses <= 0, gamma, -xp.expm1(at[before]) / down))
+    fall = xp.where(losses >= 0, 0.0, xp.where(take(at, after) <= 0, gamma, -xp.expm1(losses) / up))
+    behind = take(at, before)
+    fallen = xp.where(behind >= 0, 0.0, xp.where(losses <= 0, gamma, -xp.expm1(behind) / down))
     kink = xp.where(fallen == fall, 0.0, fallen + fall)
     sizes = (values[after] + excess) / up + (values[before] + excess) / down + kink
     # An exponential is off by as many units as its argument is nats; exp(-back) is as much smaller.
@@ -105,19 +105,17 @@ def _changes_of_slope(excess: Array, losses: Array, spacing: Array, kept: Array)
 
 def _vertices(excess: Array, losses: Array) -> Array:
     """Which points are vertices of the convex envelope of the curve, H = 1 + E - min(gamma, 1)."""
-    xp = array_module(excess, losses)
     gamma = xp.concatenate([xp.zeros(1), xp.exp(losses)])
     return lower_hull(gamma, xp.concatenate([xp.zeros(1), excess]), xp.minimum(gamma, 1.0))[1:]
 
 
 def _between_vertices(excess: Array, losses: Array, kept: Array) -> tuple[Array, Array]:
     """The excess at all points of the curve that is linear between those that are ``kept``, and its rounding error."""
-    xp = array_module(excess, losses, kept)
     gamma = xp.concatenate([xp.zeros(1), xp.exp(losses)])
     y, at = xp.concatenate([xp.zeros(1), excess]), xp.concatenate([xp.full(1, -np.inf), losses])
     index = np.arange(y.shape[0])
     before, after = _beside(xp.concatenate([xp.ones(1, bool), kept]))
-    a, c = at[before], at[after]
+    a, c = take(at, before), take(at, after)
     # (gamma - gamma_a) / (gamma_c - gamma_a) from differences of losses; nothing overflows.
     inside = (before < index) & (index < after)
     back = xp.where(inside, at - a, 1.0)
@@ -125,7 +123,8 @@ def _between_vertices(excess: Array, losses: Array, kept: Array) -> tuple[Array,
     t = xp.exp(xp.where(inside, at - c, 0.0)) * xp.expm1(-back) / xp.expm1(-whole)
     low, high = y[before], y[after]
     straddles = inside & (a < 0) & (c > 0)
-    under, over = xp.minimum(gamma, 1.0) - xp.minimum(gamma[before], 1.0), 1.0 - xp.minimum(gamma[before], 1.0)
+    capped = xp.minimum(gamma, 1.0)
+    under, over = capped - take(capped, before), 1.0 - take(capped, before)
     kink = xp.where(straddles, under - t * over, 0.0)
     value = low * (1.0 - t) + high * t + kink
     units = 16.0 * EPS * (1.0 + xp.where(inside, xp.abs(at - c), 0.0))
@@ -135,7 +134,7 @@ def _between_vertices(excess: Array, losses: Array, kept: Array) -> tuple[Array,
 
 def _beside(kept: Array) -> tuple[Array, Array]:
     """The last kept index up to each one, and the first from there on."""
-    xp, n = array_module(kept), kept.shape[0]
+    n = kept.shape[0]
     index = np.arange(n)
     before = running_greatest(xp.where(kept, index, 0))
     return before, n - 1 - running_greatest(xp.where(kept, n - 1 - index, 0), reverse=True)
@@ -154,16 +153,15 @@ def lower_hull(x: Array, y: Array, kinks: Array | None = None) -> Array:
             ``y - kinks``, without losing the digits of ``y`` where the function is linear.
     """
     n = x.shape[0]
-    xp = array_module(x, y, 0.0 if kinks is None else kinks)
-    bend = xp.zeros_like(y) if kinks is None else xp.asarray(kinks)
+    bend = xp.zeros_like(y) if kinks is None else kinks
+    if array_module(x, y, bend) is np:
+        return _chain(*(v.tolist() for v in (x, y, bend)))
+    x, y, bend = (jnp.asarray(v) for v in (x, y, bend))
 
     def above(a: Array, b: Array, c: Array) -> Array:
         first, second = x[b] - x[a], x[c] - x[b]
         turn = (y[b] - y[a]) * second - (y[c] - y[b]) * first
         return turn - ((bend[b] - bend[a]) * second - (bend[c] - bend[b]) * first) >= 0
-
-    if xp is np:
-        return _chain(*(v.tolist() for v in (x, y, bend)))
 
     def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         stack, top, index = state  # `top` points on the stack, `index` the next point

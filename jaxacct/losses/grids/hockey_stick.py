@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, logsumexp
+from jaxacct._numerics.arrays import Array, Real, array_module, logsumexp, xp
 from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
@@ -26,7 +26,6 @@ def relative_error(n: int) -> float:
 
 def at_lattice_points(masses: Array, spacing: Real) -> tuple[Array, Array]:
     """``(above, curve)``: the mass above each lattice point, and the finite losses' hockey stick there."""
-    xp = array_module(masses, spacing)
     above = xp.flip(xp.cumsum(xp.flip(masses, -1), -1), -1)
     above = xp.concatenate([above[..., 1:], xp.zeros_like(above[..., :1])], -1)
     # With A_k the mass above l_k: H(l_k) = (1 - e^-h) A_k + e^-h H(l_k+1), a recurrence of positive terms.
@@ -44,7 +43,6 @@ def discounted(terms: Array, factor: Array) -> Array:
     Block by block, with a triangular matrix of powers. The power of i - k is off by little more than 2 (i - k) units,
     and a sum of n positive terms by n units more, for n up to 32, and by 34 units a level beyond.
     """
-    xp = array_module(terms, factor)
     n, size = terms.shape[-1], min(terms.shape[-1], _BLOCK)
     powers = xp.cumprod(xp.concatenate([xp.ones(1), xp.full(size, 1.0) * factor]))
     lags = np.subtract.outer(np.arange(size), np.arange(size))  # of a later term (row) at an earlier place (column)
@@ -62,7 +60,6 @@ def discounted(terms: Array, factor: Array) -> Array:
 @compiled("grid", "sign")
 def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array, sign: float) -> Array:
     """delta(epsilon), shape ``batch + epsilon.shape``; see :meth:`jaxacct.PLD.hockey_stick`."""
-    xp = array_module(masses, infinity, epsilon)
     spacing, n = grid.spacing, grid.size
     # A quotient is good to a unit of its own size; less the lowest index it would be to one of that.
     cell = xp.clip(xp.floor(epsilon / spacing) - grid.lowest, -1, n - 1).astype(np.int64)
@@ -86,8 +83,8 @@ def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array,
 
 def _beyond(masses: Array, spacing: float, cell: Array) -> tuple[Array, Array]:
     """The mass above the lattice points ``cell`` (from -1 on), and the finite losses' hockey stick at the next ones."""
-    n, xp = masses.shape[-1], array_module(masses, cell)
-    if xp is np and cell.size <= _FEW:
+    n = masses.shape[-1]
+    if array_module(masses, cell) is np and cell.size <= _FEW:
         found = np.empty((2, *masses.shape[:-1], cell.size))
         for i, k in enumerate(np.ravel(cell)):
             found[0, ..., i] = masses[..., k + 1 :].sum(-1)
@@ -102,7 +99,6 @@ def _beyond(masses: Array, spacing: float, cell: Array) -> tuple[Array, Array]:
 @compiled("grid", "sign")
 def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign: float) -> Array:
     """The trade-off function at ``alpha``, shape ``batch + alpha.shape``; see :meth:`jaxacct.PLD.trade_off`."""
-    xp = array_module(masses, infinity, alpha)
     n, losses = grid.size, grid.losses
     _, curve = at_lattice_points(masses, grid.spacing)
     gamma = np.exp(np.minimum(losses, _LARGEST))
@@ -127,7 +123,6 @@ def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign
 
 def _log_terms(masses: Array, grid: LossGrid, theta: Array) -> tuple[Array, Array]:
     """theta * loss + log(mass) and a bound on the relative error of its exponential."""
-    xp = array_module(masses, theta)
     losses, logs = grid.losses, xp.log(masses)
     return theta * losses + logs, 4.0 * EPS * (4.0 + theta * np.abs(losses) + xp.abs(logs))
 
@@ -135,7 +130,6 @@ def _log_terms(masses: Array, grid: LossGrid, theta: Array) -> tuple[Array, Arra
 @compiled("grid", "sign")
 def log_moment(masses: Array, grid: LossGrid, theta: Array, sign: float) -> Array:
     """log E[exp(theta L); L < inf], shape ``batch``, rounded to the side of ``sign``."""
-    xp = array_module(masses, theta)
     terms, _ = _log_terms(masses, grid, theta)
     error = xp.max(4.0 * EPS * (4.0 + xp.where(masses > 0, xp.abs(terms), 0.0)), -1)
     error = error + 8.0 * EPS * theta * np.abs(grid.losses).max() + relative_error(grid.size)
@@ -146,7 +140,6 @@ def log_moment(masses: Array, grid: LossGrid, theta: Array, sign: float) -> Arra
 @compiled("grid", "sign")
 def tilted(masses: Array, grid: LossGrid, theta: Array, log_normaliser: Array, sign: float) -> Array:
     """Masses times exp(theta * loss - log_normaliser), rounded to the side of ``sign``."""
-    xp = array_module(masses, theta, log_normaliser)
     terms, error = _log_terms(masses, grid, theta)
     exponent = terms - log_normaliser[..., None]
     error = error + 4.0 * EPS * (xp.abs(log_normaliser[..., None]) + xp.abs(exponent))

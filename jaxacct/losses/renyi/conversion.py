@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log_one_less
@@ -15,7 +15,6 @@ from jaxacct.mechanisms.pairs.one_parameter import check
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""
-    xp = array_module(order, delta)
     first = log_one_less(order)
     second = (xp.log(delta) + xp.log(order)) / (order - 1)
     size = xp.abs(first) + (xp.abs(xp.log(delta)) + xp.log(order)) / (order - 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, array_module, repeated
+from jaxacct._numerics.arrays import Array, repeated, xp
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -20,14 +20,11 @@ _HALVINGS = 70
 
 def _variation(rho: Array) -> Array:
     """A bound on total variation: Pinsker, or Bretagnolle and Huber 1979; the KL divergence is at most rho."""
-    xp = array_module(rho)
     return inflated(xp.sqrt(xp.minimum(rho / 2, -xp.expm1(-rho))), 8 * EPS)
 
 
 def _halved(low: Array, high: Array, is_low: Callable[[Array], Array]) -> Array:
     """A point near where ``is_low`` turns False between ``low`` and ``high``, both above 0."""
-
-    xp = array_module(low, high)
 
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         left, right = bracket
@@ -40,7 +37,6 @@ def _halved(low: Array, high: Array, is_low: Callable[[Array], Array]) -> Array:
 
 def _log_delta(rho: Array, epsilon: Array) -> Array:
     """An upper bound of log delta(epsilon), whatever order the halving ends at: every order's conversion is one."""
-    xp = array_module(rho, epsilon)
     low, high = xp.full_like(rho, 1e-16), (epsilon + 1) / rho + 2
     b = _halved(low, high, lambda b: rho * (1 + 2 * b) - log1p(1 / b) < epsilon)
     value = b * (rho * (1 + b) - epsilon - log1p(1 / b)) - log1p(b)
@@ -50,7 +46,6 @@ def _log_delta(rho: Array, epsilon: Array) -> Array:
 
 def _log_conversion(rho: Array, log_delta: Array) -> Array:
     """An epsilon at ``log_delta``, rounded up, at the order near the best."""
-    xp = array_module(rho, log_delta)
     low, high = xp.full_like(rho, 1e-16), xp.sqrt(-log_delta / rho) + 1e-12
     b = _halved(low, high, lambda b: rho * b * b + log1p(b) < -log_delta)
     value = rho * (1 + b) - log1p(1 / b) + (-log_delta - log1p(b)) / b
@@ -69,7 +64,6 @@ def _epsilon(rho: Array, delta: Array) -> Array:
 
 
 def _from_epsilon(epsilon: Array, delta: Array) -> Array:
-    xp = array_module(epsilon, delta)
     low = xp.full_like(epsilon, 1e-18)
     rho = _halved(low, xp.full_like(epsilon, 1e30), lambda rho: _epsilon(rho, delta) <= epsilon)
     good = (epsilon >= 0) & (epsilon < np.inf) & (delta > 0) & (delta < 1) & (_epsilon(rho, delta) <= epsilon)

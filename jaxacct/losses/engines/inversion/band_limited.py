@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
@@ -31,7 +31,6 @@ def one_sided(theta: Array, spacing: Array, limit: Array, nodes: int) -> OneSide
 
     ``theta``, ``spacing`` and ``limit``, whole numbers up to ``nodes``, are positive and have shape ``(B,)``.
     """
-    xp = array_module(theta)
     step = 2.0 * np.pi / (spacing * limit)  # d
     low, high = step * theta, step * (theta + 1.0)
     p_low, p_high = -low / xp.expm1(-low), -high / xp.expm1(-high)

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, shared
+from jaxacct._numerics.arrays import Array, Real, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.inversion.transform import Transform, transform
@@ -49,7 +49,7 @@ class PartTransform(NamedTuple):
 
 def times(counts: Array, value: Real) -> Array:
     """``counts * value``, and 0 for parts that never run; NaN stays NaN."""
-    return array_module(counts, value).where(counts != 0, counts * value, 0.0)
+    return xp.where(counts != 0, counts * value, 0.0)
 
 
 def transforms(parts: Parts, spacing: Array, nodes: int) -> list[PartTransform]:
@@ -71,7 +71,6 @@ def checked(nodes: int) -> np.ndarray:
 @shared
 def composition(parts: list[PartTransform], spacing: Array) -> Composition:
     """Of all parts together."""
-    xp = array_module(spacing)
     unit = UNIT * (8.0 + sum(part.counts.shape[1] for part in parts))  # sums over the parts round once a part
     nodes = parts[0].transform.real.shape[-1]
     checks = checked(nodes)
@@ -100,7 +99,6 @@ def composition(parts: list[PartTransform], spacing: Array) -> Composition:
 
 def log_modulus_of(real: Array, imag: Array) -> Array:
     """log |1 + real + i imag|, without cancellation near 1, at least -345."""
-    xp = array_module(real)
     square = 2.0 * real + real**2 + imag**2
     near = square > -0.5
     direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
@@ -113,6 +111,5 @@ def power_error(log_modulus: Array, growth: Array) -> Array:
     ``log_modulus`` is the sum of T_k log |b_k|, and ``growth`` that of T_k log(1 + eta_k / |b_k|); inf where |b|^T is
     no longer next to 1 or below it (docs/proofs/contour.md, lemma 4).
     """
-    xp = array_module(log_modulus)
     found = xp.exp(xp.minimum(log_modulus + growth, 1.2)) * -xp.expm1(-growth)
     return xp.where(log_modulus <= 0.1, found, np.inf)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, pick, running_total, shared
+from jaxacct._numerics.arrays import Array, array_module, pick, running_total, shared, take, xp
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.band_limited import one_sided
@@ -78,12 +78,16 @@ def plain_integrand(
 @shared
 def integrand(sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: Array, moments: Array) -> Integrand:
     """Of a composition, or of the two that are below and above it; in NumPy on one side if that is enough."""
-    theta, xp, whole = plan.theta, array_module(spacing), _stacked(sides)
+    theta, whole = plan.theta, _stacked(sides)
     plain = _plain(whole, theta, spacing)
     terms, error = _cut_off(plain, whole)
     nodes = terms.shape[-1]
     phase = xp.exp(-1j * _frequencies(nodes, spacing) * (plan.epsilon - whole.mean[-1])[:, None])
-    if xp is np and len(sides) == 1 and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all():
+    if (
+        array_module(spacing) is np
+        and len(sides) == 1
+        and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all()
+    ):
         return _trimmed(_integrand(whole, theta, spacing, terms, error, tilts, moments))
     limit = _limit(plain.errors[-1], checked(nodes), plan, spacing)
     band = one_sided(theta, spacing, limit, nodes)
@@ -102,7 +106,7 @@ def _limit(errors: Array, checks: np.ndarray, plan: Plan, spacing: Array) -> Arr
     """How many frequencies the band-limited functions take, shape ``(B,)``: by what errors and width amount to."""
     step = 2.0 * np.pi / (spacing[:, None] * checks)
     apart = step**2 / 8.0 * _DENSITY / plan.deviation[:, None]
-    return array_module(spacing).asarray(checks, np.float64)[first_least(errors + apart)]
+    return take(checks.astype(np.float64), first_least(errors + apart))
 
 
 def _trimmed(integrand: Integrand) -> Integrand:
@@ -114,7 +118,6 @@ def _trimmed(integrand: Integrand) -> Integrand:
 
 def _stacked(sides: Sequence[Composition]) -> Composition:
     """Sides on a new first axis."""
-    xp = array_module(sides[0].power)
     return Composition(*(xp.stack(each) for each in zip(*sides, strict=True)))
 
 
@@ -127,11 +130,11 @@ def _weights(nodes: int, spacing: Array) -> Array:
 
 
 def _turned(whole: Composition) -> Array:
-    return whole.power * array_module(whole.power).exp(1j * whole.angle)
+    return whole.power * xp.exp(1j * whole.angle)
 
 
 def _plain(whole: Composition, theta: Array, spacing: Array) -> _Plain:
-    xp, t, nodes = array_module(spacing), theta[:, None], whole.power.shape[-1]
+    t, nodes = theta[:, None], whole.power.shape[-1]
     z = t + 1j * _frequencies(nodes, spacing)
     kernel = _weights(nodes, spacing) / (z * (z + 1.0))
     checks = checked(nodes)
@@ -142,16 +145,16 @@ def _plain(whole: Composition, theta: Array, spacing: Array) -> _Plain:
 
 def _cut_off(plain: _Plain, whole: Composition) -> tuple[Array, Array]:
     """Terms, cut off where errors of further ones would outweigh what the decay bounds, and all errors."""
-    xp, total = array_module(plain.errors), plain.errors + plain.beyond
+    total = plain.errors + plain.beyond
     at, nodes = first_least(total), whole.power.shape[-1]
-    kept = np.arange(nodes) < xp.asarray(checked(nodes))[at][..., None]
+    kept = np.arange(nodes) < take(checked(nodes), at)[..., None]
     return xp.where(kept, plain.terms, 0.0), pick(total, at)
 
 
 def _integrand(
     whole: Composition, theta: Array, spacing: Array, terms: Array, error: Array, tilts: Array, moments: Array
 ) -> Integrand:
-    xp, sizes = array_module(spacing), array_module(spacing).abs(terms)
+    sizes = xp.abs(terms)
     sides = lambda x: xp.broadcast_to(x, terms.shape[:-1])  # noqa: E731
     rounding = (sizes * UNIT * 16.0 * (1.0 + xp.abs(whole.angle))).sum(-1)
     return Integrand(

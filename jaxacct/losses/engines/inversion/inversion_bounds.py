@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, filled_up, stopped
+from jaxacct._numerics.arrays import Array, Real, array_module, filled_up, stopped, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.inversion.composed_transform import (
@@ -134,7 +134,7 @@ def prepare(
     far, apart = (0.0, 0.0) if reach is None else (reach, 0.5 * (reach / np.maximum(plan.deviation, 1e-300)) ** 2)
     below, above = parts_of(size, plan.deeper(apart + plan.theta * far), groups, counts)
     tilts = tilts_around(plan.theta, plan.deviation)
-    xp, back = array_module(tilts), -_BACK + 0.0 * plan.theta
+    back = -_BACK + 0.0 * plan.theta
     joint = below is above and kind == "delta"
     moments = log_moments(above, xp.concatenate([tilts, back]) if joint else tilts)
     at_back = moments[len(tilts) :] if joint else log_moments(below, back) if kind == "delta" else None
@@ -164,7 +164,6 @@ def read(kind: str, prepared: Prepared, goal: Array) -> tuple[Array, Array]:
 
 def parts_of(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) -> tuple[Parts, Parts]:
     """The parts from below and from above; the same list where all pairs give their transforms."""
-    xp = array_module(counts)
     below, above = [], []
     for group, many in zip(groups, each_group(counts, groups), strict=True):
         theta, share = (xp.broadcast_to(x[:, None], many.shape) for x in (plan.theta, plan.log_share(counts)))
@@ -213,9 +212,8 @@ def _largest(parts: list[tuple[Totals, Array]]) -> Array:
 
 def failures(below: list[tuple[Totals, Array]], above: list[tuple[Totals, Array]]) -> tuple[Array, Array]:
     """A lower bound of the probability that some loss is infinite; an upper one, with all that was left out."""
-    xp = array_module(above[0][1])
     unit = UNIT * (8.0 + sum(counts.shape[1] for _, counts in above))
-    none_of = lambda infinite: log1p(-array_module(infinite).minimum(infinite, 1.0))  # noqa: E731
+    none_of = lambda infinite: log1p(-xp.minimum(infinite, 1.0))  # noqa: E731
     log_low = sum(times(counts, none_of(whole.least_infinite)).sum(-1) for whole, counts in below)
     log_high = sum(times(counts, none_of(whole.most_infinite)).sum(-1) for whole, counts in above)
     left = sum(times(counts, whole.left_out).sum(-1) for whole, counts in above)
@@ -229,7 +227,6 @@ def _all_but(moments: Array, wholes: list[tuple[Totals, Array]], epsilon: Array)
     It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1];
     ``moments`` are log E[e^(-s L)].
     """
-    xp = array_module(epsilon)
     log_rest = moments + _BACK.reshape(-1, *(1,) * epsilon.ndim) * epsilon
     log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(moments) + xp.abs(epsilon))
     log_total = 0.0

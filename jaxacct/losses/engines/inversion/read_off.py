@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, iterated, product, shared
+from jaxacct._numerics.arrays import Array, array_module, iterated, product, shared, xp
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.inversion.integrand import Integrand
@@ -59,7 +59,6 @@ class _Curve(NamedTuple):
 
 def aliases(integrand: Integrand, epsilon: Array) -> Array:
     """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c) (lemma 2); epsilon of shape ``(..., B)``."""
-    xp = array_module(epsilon)
     n = integrand.tilts.shape[0] // 2
     tilts, log_moments = (
         x.reshape(2 * n, *(1,) * (epsilon.ndim - 1), -1) for x in (integrand.tilts, integrand.log_moments)
@@ -80,7 +79,7 @@ def bound_by_moments(kind: str, tilts: Array, moments: Array, lost: Array, goal:
     D(eps) <= M(t) e^(-t eps) max over y > 0 of (1 - e^-y) e^(-t y), which is what ``tilt_bound`` says. A dozen
     operations, each off by a unit of one of these sizes: t log(1 + 1 / t) is at most 1.
     """
-    xp, t = array_module(goal), array_module(tilts).where(tilts > 0, tilts, np.inf)
+    t = xp.where(tilts > 0, tilts, np.inf)
     sizes = xp.abs(moments) + 2.0 + xp.log1p(t) + (t * xp.abs(goal) if kind == "delta" else xp.abs(xp.log(goal)))
     moments = moments + 32.0 * UNIT * sizes
     if kind == "delta":
@@ -93,7 +92,6 @@ def bound_by_moments(kind: str, tilts: Array, moments: Array, lost: Array, goal:
 def summed(integrand: Integrand, epsilon: Array) -> Sums:
     """The sums at ``epsilon``, shape ``(..., sides, B)``."""
     i = integrand
-    xp = array_module(i.real)
     total, derivative, error = turned_sum(i.real, i.imag, i.spacing, epsilon - i.mean)
     scale = xp.exp(i.log_total - i.theta * epsilon)
     moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
@@ -111,7 +109,6 @@ def turned_sum(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple
     Tables are off by 3 units. A sum of n complex products is off by 2 n units of the sum of moduli in either component,
     3 n in all; the outer one has only a real part, of products that are rounded before they are added.
     """
-    xp = array_module(real)
     nodes = real.shape[-1]
     wide = math.gcd(nodes, 1 << (math.isqrt(nodes).bit_length() - 1))
     tall = nodes // wide
@@ -129,7 +126,6 @@ def turned_sum(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple
 def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
     """At ``epsilon`` of shape ``(..., sides, B)``: the lower bound is that of the first side, the upper of the last."""
     found = summed(integrand, epsilon)
-    xp = array_module(epsilon)
     lower = found.lower[..., 0, :] - aliases(integrand, epsilon[..., 0, :])
     # No hockey stick is negative, whatever was computed; and underflow is no upper bound.
     lower = xp.where(lower > 0, lower, 0.0) + known.failed
@@ -140,7 +136,6 @@ def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
 @shared
 def read_delta(integrand: Integrand, known: Known, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta at ``epsilon``, shape ``(..., B)``."""
-    xp = array_module(epsilon)
     *more, rows = epsilon.shape
     sides = xp.broadcast_to(epsilon[..., None, :], (*more, integrand.real.shape[0], rows))
     found = _read(integrand, known, sides)
@@ -161,7 +156,6 @@ def newton(
     The state is epsilon, its bracket, and the size of the last step. Of ``value`` and ``delta``, ``failed`` is the
     probability of an infinite loss.
     """
-    xp = array_module(value)
     at, low, high, _ = state
     below = value <= delta  # what errors made negative was small
     low, high = xp.where(below, low, at), xp.where(below, at, high)
@@ -176,7 +170,7 @@ def newton(
 def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     i = integrand
-    xp, shape, n = array_module(delta), i.mean.shape, len(_NUDGES)
+    shape, n = i.mean.shape, len(_NUDGES)
     failed, guess = xp.broadcast_to(known.failed, shape), xp.broadcast_to(guess, shape)
     zero = xp.zeros_like(guess)
 
@@ -203,7 +197,7 @@ def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array)
         return around(root, here), *bracket, state[3] <= _CLOSE * at[0], at, read.lower, read.upper
 
     bracket = (zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
-    if xp is np:
+    if array_module(delta) is np:
         rows = lambda x: np.broadcast_to(x, shape).reshape(-1)  # noqa: E731
         terms = (x.reshape(-1, x.shape[-1]) for x in (i.real, i.imag))
         given = *terms, *(rows(x) for x in (i.spacing, i.mean, i.theta, i.log_total, delta, failed))

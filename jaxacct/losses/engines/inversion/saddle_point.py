@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, pick
+from jaxacct._numerics.arrays import Array, pick, xp
 from jaxacct._numerics.least import first_least
 
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
@@ -20,14 +20,12 @@ _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean l
 
 def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array | float) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
-    xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
     return k0 - t * epsilon - xp.log(t) - xp.log1p(t) - 0.5 * xp.log(2 * np.pi * spread)
 
 
 def estimate(kind: str, t: Array, k0: Array, k2: Array, goal: Array, bound: Array) -> tuple[Array, Array]:
     """``(epsilon, log_delta)``, of which ``goal`` is one; ``bound`` is what :func:`tilt_bound` says at the saddle t."""
-    xp = array_module(t)
     if kind == "delta":
         return goal, xp.minimum(_log_delta(t, k0, k2, goal), 0.0)
     log_delta = xp.log(goal)
@@ -40,7 +38,6 @@ def tilt_bound(kind: str, t: Array, k0: Array, goal: Array) -> Array:
 
     It is K - t epsilon + t log t - (1 + t) log(1 + t), the best conversion from Renyi divergence.
     """
-    xp = array_module(t)
     bound = k0 - xp.log1p(t) - t * xp.log1p(1.0 / t)
     value = bound - t * goal if kind == "delta" else (bound - xp.log(goal)) / t
     return xp.where(xp.isnan(value), np.inf, value)
@@ -51,7 +48,6 @@ def steeper(t: Array, k1: Array, k2: Array, epsilon: Array) -> Array:
 
     The best bound is trivial there, at no tilt at all, and the period of a contour endless.
     """
-    xp = array_module(t)
     return xp.where((epsilon < k1) & (k1 < np.inf), xp.maximum(t, _STEEP / xp.sqrt(k2)), t)
 
 
@@ -60,7 +56,6 @@ def searched_between(kind: str, goal: Array, variance: Array) -> tuple[Array, Ar
 
     Tiny losses want larger tilts: as many as a normal law of their variance.
     """
-    xp = array_module(goal)
     normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
     return xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, _MOST, 1e9))
 
@@ -79,7 +74,6 @@ def best_tilt(
     distance of neighbours, says of the last but one. The next one counts too, then: rare and large losses take over all
     of a sudden, and where they are about to the period of a contour would have to be long.
     """
-    xp = array_module(low)
     spacing = (high - low) / (number - 1)
     grid = low + spacing * np.arange(float(number))[:, None]
     value, *rest = bound_at(xp.exp(grid))
@@ -92,7 +86,6 @@ def best_tilt(
 
 def tilts_around(theta: Array, deviation: Array) -> Array:
     """Tilts above theta, and as many below it or 0, where Chernoff's bounds are tried; shape ``(N, B)``."""
-    xp = array_module(theta)
     shift = xp.concatenate([_SHIFTS / xp.maximum(deviation, 1e-300), _STRETCHES * theta])
     return xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
 
@@ -104,7 +97,7 @@ def spacing_for(
 
     With a ``reach`` it is so at all epsilons that are no further away.
     """
-    xp, n = array_module(theta), len(tilts) // 2
+    n = len(tilts) // 2
     excess = moments - tilts * epsilon - xp.log1p(tilts) - log_delta + _DIGITS
     gap = xp.abs(tilts - theta)
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)

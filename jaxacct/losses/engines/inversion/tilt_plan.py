@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick, repeated
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick, repeated, xp
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.engines.inversion.composed_transform import times
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
     def log_share(self, counts: Array) -> Array:
         """Logarithm of the probability that each run may leave out, shape ``(B,)``."""
-        return self.log_delta - _LEFT_OUT - array_module(counts).log(counts.sum(-1))
+        return self.log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
 
     def deeper(self, foldings: Array | float) -> Plan:
         """For a delta that is so many e-foldings smaller."""
@@ -58,7 +58,6 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
     the saddle-point approximation does not: losses that are rare and large. Losses that are too rare to matter are left
     out, as the inversion leaves them out: otherwise they decide at large tilts.
     """
-    xp = array_module(goal)
     whole = [sorted_survey(group) for group in groups]
     many, log_runs = each_group(counts, groups), xp.log(counts.sum(-1))
 
@@ -122,7 +121,7 @@ def tilt_plan(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -
     k0, k1, k2 = cumulants(theta, surveys)
     if kind == "delta":
         steep = steeper(theta, k1, k2, goal)
-        if xp is not np:
+        if array_module(goal) is not np:
             more = steep - theta
             theta, k0 = steep, k0 + more * (k1 + 0.5 * more * k2)
         elif (steep != theta).any():
@@ -138,14 +137,13 @@ def _that_matter(surveys: list[Survey], log_share: Array) -> list[Survey]:
     Lines of Gaussians leave rare losses out by a smooth taper, and so does this: what is left of them counts at large
     tilts. In normal quantiles of their tails, that is the taper of :mod:`jaxacct.losses.engines.lines.taper`.
     """
-    xp = array_module(log_share)
     cut, kept = reach_of(xp.maximum(log_share, -700.0))[:, None, None], []
     for losses, log_masses in surveys:
         quantile = xp.sqrt(-2.0 * xp.log(xp.clip(_tails(log_masses), 1e-306, 1.0)))
         log_masses = log_masses + log_taper_above(quantile, cut)
         matters = (log_masses > -_FAR) & ((losses > 0) | (log_masses > -_BELOW))
         log_masses = xp.where(matters, log_masses, -np.inf)
-        if xp is np:
+        if array_module(log_share) is np:
             some = np.any(matters, (0, 1))
             some[-1] = True  # of invalid pairs, of which nothing matters, one point is left
             losses, log_masses = losses[..., some], log_masses[..., some]
@@ -154,7 +152,6 @@ def _that_matter(surveys: list[Survey], log_share: Array) -> list[Survey]:
 
 
 def _tails(log_masses: Array) -> Array:
-    xp = array_module(log_masses)
     return xp.cumsum(xp.exp(log_masses)[..., ::-1], -1)[..., ::-1]
 
 
@@ -168,7 +165,6 @@ def each_group(counts: Array, groups: tuple[Pair, ...]) -> list[Array]:
 def cell_edges(group: Pair, plan: Plan, log_share: Array, counts: Array, size: int) -> Array:
     """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
     losses, whole = sorted_survey(group)
-    xp = array_module(losses)
     common = _tails(whole) > xp.exp(xp.maximum(log_share, -700.0))[:, None, None]
     log_masses, cut = xp.where(common, whole, -np.inf), xp.where(common, -np.inf, whole)
     theta = xp.broadcast_to(plan.theta[:, None], losses.shape[:-1])
@@ -193,7 +189,7 @@ def cell_edges(group: Pair, plan: Plan, log_share: Array, counts: Array, size: i
 
 def _first(condition: Array) -> Array:
     """Index of the first True along the last axis, 0 if there is none."""
-    return first_least(array_module(condition).where(condition, 0.0, 1.0))
+    return first_least(xp.where(condition, 0.0, 1.0))
 
 
 def _last(condition: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, product, shared
+from jaxacct._numerics.arrays import Array, array_module, product, shared, xp
 from jaxacct._numerics.rounding import UNIT
 
 _TABLE = 2**15  # numbers in a table, at most
@@ -33,11 +33,10 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
 
     ``losses`` and ``weights``, whose totals are 1, have shape ``(B, K, S)``.
     """
-    xp = array_module(losses)
     wide = 1 << ((nodes.bit_length() - 1) // 2)
     tall = nodes // wide
     spacing = spacing[:, None, None]
-    if xp is np:
+    if array_module(losses) is np:
         found = _in_blocks(losses, weights, spacing, tall, wide)
     else:
         inner = _turned(losses * spacing, wide) * weights[:, :, None, :]

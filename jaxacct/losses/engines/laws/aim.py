@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module, running_total
+from jaxacct._numerics.arrays import Array, Real, array_module, running_total, xp
 
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -32,7 +32,6 @@ class Aim(NamedTuple):
     @classmethod
     def at(cls, epsilon: Real, delta: Real, runs: Real, spread: Real) -> Aim:
         """Hockey sticks of about ``delta`` at about ``epsilon``; ``spread`` is the size of the sum of all losses."""
-        xp = array_module(epsilon, delta)
         where, delta = xp.maximum(epsilon, 1e-12), xp.clip(delta, 1e-300, 0.5)
         size = xp.maximum(where, spread)
         # A tiny loss contributes no more than itself to delta, however likely it is.
@@ -44,20 +43,18 @@ class Aim(NamedTuple):
 
         Where everything is above epsilon, only the total P- and Q-mass count, which all points keep.
         """
-        xp = array_module(losses, self.epsilon)
         away = losses - self.epsilon
         found = log_masses + self.theta * xp.minimum(away, 0.0) - 3.0 * xp.maximum(away, 0.0) / self.size
         return xp.exp(found - found.max())
 
     def ends(self, losses: Array, log_masses: Array) -> tuple[Array, Array]:
         """The first edge and the last, for points sorted by loss."""
-        masses = array_module(losses).exp(log_masses)
-        xp = array_module(masses, self.epsilon)
+        masses = xp.exp(log_masses)
         under, over = running_total(xp.stack([masses, masses[::-1]]))
         low = (xp.log(under) + self.theta * losses <= self.least).sum()
         rare, last = (over <= self.rare).sum(), losses.size - 1
         # Points without mass are not rare: a point may stand for others up to the next one.
         cut = rare > (over == 0.0).sum()
         # Points of a sketch stand for larger losses as well, up to the next ones, and no program aims as often.
-        further = 1 if xp is np else 3
+        further = 1 if array_module(masses, self.epsilon) is np else 3
         return losses[xp.maximum(low - 1, 0)], losses[xp.where(cut, xp.minimum(last - rare + further, last), last)]

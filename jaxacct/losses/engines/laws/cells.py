@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column, running_greatest
+from jaxacct._numerics.arrays import Array, column, running_greatest, xp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Tails, beyond_ends, loss_room
 from jaxacct.mechanisms.pairs.cells import cell_masses
@@ -58,7 +58,6 @@ class Laws(NamedTuple):
 def laws_of_outcomes(pair: Any) -> Laws:
     """Of a pair that lists its outcomes: they are their own laws, but for rounding."""
     atoms = pair.atoms()
-    xp = array_module(atoms.p)
     finite = xp.isfinite(atoms.losses)
     losses = xp.where(finite, atoms.losses, 0.0)
     off = xp.broadcast_to(atoms.loss_error, losses.shape)
@@ -86,7 +85,6 @@ def laws(pair: Any, edges: Array) -> Laws:
 
 
 def _laws_of_any(pair: Pair, edges: Array) -> Laws:
-    xp = array_module(edges)
     cells = _cells(pair.tails(edges))
     left = edges[..., :-1]
 
@@ -115,7 +113,6 @@ def _laws_of_any(pair: Pair, edges: Array) -> Laws:
 def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     """See the module's docstring: ``cells`` has p' and q', and ``at`` is m at the edges."""
     inner, rate, rest, add = sample.inner, column(sample.rate), column(sample.rest), column(sample.reverse) > 0.5
-    xp = array_module(edges, rate)
     straight = inner_loss(xp.where(add, -edges, edges), rate, rest)
     at = xp.where(add, -straight, straight)
     tails = inner.tails(xp.clip(at, -_FARTHEST, _FARTHEST))
@@ -164,7 +161,6 @@ def _above(
     pair: Pair, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
 ) -> Law:
     """The law from above, on ``losses``, from the cells' P-masses and from p - e^a q, both rounded up."""
-    xp = array_module(edges)
     up = inflated((excess + _TINY) / -xp.expm1(-lengths), 16.0 * UNIT)
     up = xp.clip(up, 0.0, most)
     stay = inflated(xp.maximum(most - up, 0.0), 2.0 * UNIT)
@@ -194,7 +190,7 @@ class _Cells(NamedTuple):
 
 def _cells(tails: Tails) -> _Cells:
     mass, off, above, below = cell_masses(tails)
-    least = array_module(mass).maximum(deflated(mass - off, 4.0 * UNIT) - _TINY, 0.0)
+    least = xp.maximum(deflated(mass - off, 4.0 * UNIT) - _TINY, 0.0)
     most = inflated(mass + off, 4.0 * UNIT) + np.array([LEAST, _TINY]).reshape(2, *[1] * (mass.ndim - 1))
     first, last = tails.error[..., :1], tails.error[..., -1:]
     return _Cells(mass, off, least, most, inflated(below[..., :1], first), inflated(above[..., -1:], last))
@@ -202,7 +198,7 @@ def _cells(tails: Tails) -> _Cells:
 
 def _log_ratio(cells: _Cells) -> Array:
     """A lower bound of log(p / q), where there is a lower bound of p."""
-    xp, held = array_module(cells.least), cells.least[0]
+    held = cells.least[0]
     held, against = xp.log(xp.stack([xp.where(held > 0, held, 1.0), cells.most[1]]))
     ratio = held - against
     return ratio - 8.0 * UNIT * (1.0 + xp.abs(ratio) + xp.abs(against))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, by_first, filled_up, shared
+from jaxacct._numerics.arrays import Array, array_module, by_first, filled_up, shared, xp
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law, Laws, laws, laws_of_outcomes
@@ -113,8 +113,7 @@ def rough_of_run(pair: Pair) -> Rough:
 @shared
 def rough_of_sum(first: Law, second: Law) -> Rough:
     """Of the sum of two losses, whose laws are from above."""
-    xp = array_module(first.losses)
-    if xp is np:
+    if array_module(first.losses) is np:
         (losses, masses), (others, more) = (sketched(law.losses, law.masses, _SKETCH) for law in (first, second))
     else:  # both have as many points: one sketch is less to compile
         both = (xp.stack([one, other]) for one, other in zip(first[:2], second[:2], strict=True))
@@ -131,7 +130,6 @@ def rough_of_sum(first: Law, second: Law) -> Rough:
 def edges_of(rough: Rough, aim: Aim, size: int) -> Array:
     """Where a law is cut into ``size`` cells."""
     losses, log_masses, slack, most, anchor = rough
-    xp = array_module(losses)
     most = most + slack
     low, high = aim.ends(losses, log_masses)
     # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
@@ -146,7 +144,7 @@ def sketched(losses: Array, masses: Array, points: int) -> tuple[Array, Array]:
 
     Laws and points have the last axes; what underflows leaves a point where it was, and in order.
     """
-    xp, group = array_module(losses), -(-losses.shape[-1] // points)
+    group = -(-losses.shape[-1] // points)
     rows = (*losses.shape[:-1], -1, group)
     losses = filled_up(losses, group * points, losses[..., -1:]).reshape(rows)
     masses = filled_up(masses, group * points, 0.0 * masses[..., -1:]).reshape(rows)

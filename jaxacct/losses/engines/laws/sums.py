@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, histogram, shared
+from jaxacct._numerics.arrays import Array, array_module, histogram, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.engines.laws.cells import Law, Laws
@@ -75,20 +75,19 @@ def _in_cells(
     r is a cell's lower edge, of the first cell the first edge. Losses move by more than they are off, to the side of
     ``sign``. Terms of a cell are of one sign: no tiny difference is lost in the sum.
     """
-    xp = array_module(edges, first.losses)
     reference = xp.concatenate([edges[:1], edges])
     losses, others = (law.losses + sign * (2 * EPS) * xp.abs(law.losses) for law in (first, second))
 
     def added(losses: Array, masses: Array) -> tuple[Array, Array]:
         cell = place(losses)  # edges[cell - 1] < loss <= edges[cell]
         away = reference[cell] - losses
-        if xp is not np or not away.max() < _FAR:
+        if array_module(edges, first.losses) is not np or not away.max() < _FAR:
             # From below, what overflows is left out.
             masses, away = xp.where((away < _FAR) | (sign > 0.0), masses, 0.0), xp.minimum(away, _FAR)
         change = masses * xp.expm1(away)
         return histogram(cell, masses, reference.size), histogram(cell, change, reference.size)
 
-    if xp is not np:
+    if array_module(edges, first.losses) is not np:
         mass, change = added(losses[:, None] + others, first.masses[:, None] * second.masses)
         return mass.sum(0), change.sum(0)
     found = np.zeros((2, reference.size))
@@ -99,7 +98,6 @@ def _in_cells(
 
 def _merged(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     """From below: what falls into a cell is one point, with all its P- and Q-mass."""
-    xp = array_module(masses)
     good = masses > 1e-280 * (share / EPS)  # next to which nothing underflows
     more = changes + (8.0 * share + 1024.0 * EPS) * xp.abs(changes)
     ratio = log1p(more / xp.where(good, masses, 1.0) + 1e-22)
@@ -110,7 +108,6 @@ def _merged(masses: Array, changes: Array, edges: Array, share: float) -> Law:
 
 def _split(masses: Array, changes: Array, edges: Array, share: float) -> Law:
     """From above: what falls into a cell goes to its ends, with the same P- and Q-mass; what is in none goes up."""
-    xp = array_module(masses)
     masses = inflated(masses, share)
     lengths = xp.maximum(-xp.expm1(edges[:-1] - edges[1:]), 1e-300)
     up = inflated((xp.abs(changes[1:-1]) + share / EPS * _LEAST) / lengths, 8.0 * share + 64.0 * EPS)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.arrays import Array, column, xp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._types import Float64
 from jaxacct.losses.engines.lines.line import Line, Moments, Quadrature, Tilts, Totals
@@ -35,20 +35,17 @@ class RevealedLine(NamedTuple):
         low, high, left = (self.rest * one + self.weight * two for one, two in zip(first[:3], second[:3], strict=True))
         units = self.doubt + 8.0 * UNIT
         log_mass = self._added(first.log_mass, second.log_mass)
-        xp = array_module(log_mass, first.largest, second.largest)
         log_mass = log_mass - self.doubt - 8.0 * UNIT * (1.0 + xp.abs(log_mass))
         largest = xp.maximum(first.largest, second.largest)
         return Totals(deflated(low, units), inflated(high, units), inflated(left, units), log_mass, largest)
 
     def _logs(self) -> tuple[Array, Array]:
-        xp = array_module(self.weight, self.rest)
         log = lambda x: xp.where(x > 0, xp.log(xp.where(x > 0, x, 1.0)), -np.inf)  # noqa: E731
         return log(self.rest), log(self.weight)
 
     def _added(self, one: Array, other: Array | float) -> Array:
         """log of the mean of exp(one) and exp(other)."""
         log_rest, log_weight = self._logs()
-        xp = array_module(one, other, log_rest)
         return xp.logaddexp(log_rest + one, xp.where(self.weight > 0, log_weight + other, -np.inf))
 
     @np.errstate(all="ignore")
@@ -56,7 +53,7 @@ class RevealedLine(NamedTuple):
         """See the protocol."""
         second = -np.inf if self.second is None else self.second.log_moments(tilts)
         found = self._added(self.first.log_moments(tilts), second)
-        return found + self.doubt + 8.0 * UNIT * (1.0 + array_module(found).abs(found))
+        return found + self.doubt + 8.0 * UNIT * (1.0 + xp.abs(found))
 
     @np.errstate(all="ignore")
     def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
@@ -71,7 +68,6 @@ class RevealedLine(NamedTuple):
         if self.second is None:
             return one._replace(log_total=log_first, error=one.error + (self.doubt + 8.0 * UNIT)[..., None])
         other = self.second.quadrature(spacing, nodes)
-        xp = array_module(one.log_total, other.log_total)
         log_second = xp.where(self.weight > 0, log_weight + other.log_total, -np.inf)
         log_total = xp.logaddexp(log_first, log_second)
         a, b = xp.exp(log_first - log_total), xp.exp(log_second - log_total)
@@ -114,13 +110,12 @@ class RescaledLine(NamedTuple):
     def totals(self) -> Totals:
         """Those of the loss itself, but for the largest; rounded up."""
         whole = self.line.totals()
-        room = 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
+        room = 4.0 * UNIT * (1.0 + xp.abs(self.offset))
         return whole._replace(largest=whole.largest + self.offset + self.doubt + room)
 
     @np.errstate(all="ignore")
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""
-        xp = array_module(tilts, self.offset)
         moved = tilts[..., None] * self.offset
         room = xp.abs(tilts[..., None]) * self.doubt + 4.0 * UNIT * (1.0 + xp.abs(moved))
         return self.line.log_moments(tilts) + moved + room
@@ -129,7 +124,6 @@ class RescaledLine(NamedTuple):
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol; only the total and the mean move, and what is not known of the offset is error."""
         found = self.line.quadrature(spacing, nodes)
-        xp = array_module(found.mean, self.offset)
         moved = self.theta * self.offset
         total = xp.abs(self.theta) * self.doubt + 8.0 * UNIT * (1.0 + xp.abs(moved) + xp.abs(found.log_total))
         phase = self.doubt + 4.0 * UNIT * (xp.abs(self.offset) + xp.abs(found.mean))

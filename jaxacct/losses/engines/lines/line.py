@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, array_module
+from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._types import Float64
 
@@ -78,7 +78,6 @@ class Line(Protocol):
 
 def normalized(logs: Array) -> tuple[Array, Array]:
     """Numbers exp(``logs``) over their sum along the last axis, and the logarithm of that sum."""
-    xp = array_module(logs)
     top = logs.max(-1)
     weights = xp.exp(logs - top[..., None])
     total = weights.sum(-1)
@@ -87,7 +86,6 @@ def normalized(logs: Array) -> tuple[Array, Array]:
 
 def centred(reverse: Array, psi: Array, off: Array, weights: Array) -> tuple[Array, Array, Array]:
     """Losses less their mean, the mean, and what a phase is off by per unit of frequency; psi is off by ``off``."""
-    xp = array_module(psi)
     loss = xp.where(reverse[..., None] > 0.5, -psi, psi)
     mean = (weights * loss).sum(-1)
     phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)

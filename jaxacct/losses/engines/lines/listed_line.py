@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
+from jaxacct._numerics.arrays import Array, logsumexp, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._types import Float64
@@ -37,7 +37,6 @@ class ListedLine(NamedTuple):
     def of_law(cls, law: Law, theta: Array) -> ListedLine:
         """A law, exactly as it stands; the largest loss is NaN where it is none."""
         losses, masses, infinite = law
-        xp = array_module(masses)
         total = masses.sum(-1)
         log_mass = xp.log(deflated(total, UNIT * (2.0 + masses.shape[-1])))
         whole = Totals(infinite, infinite, 0.0 * infinite, log_mass, losses.max(-1) + 0.0 * total)
@@ -49,7 +48,7 @@ class ListedLine(NamedTuple):
     @classmethod
     def of_outcomes(cls, atoms: Atoms, rest: Array, theta: Array) -> ListedLine:
         """Outcomes of a pair, but for ``rest``; underflow may hide ``LEAST`` of a mass."""
-        xp, p = array_module(atoms.p), atoms.p
+        p = atoms.p
         finite = xp.isfinite(atoms.losses) & (p > 0)
         losses = xp.where(finite, atoms.losses, 0.0) + 0.0 * (p.sum(-1) + atoms.q.sum(-1))[..., None]
         log_masses = xp.where(finite, xp.log(xp.where(finite, p, 1.0)), -np.inf)
@@ -69,7 +68,6 @@ class ListedLine(NamedTuple):
 
     def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
-        xp = array_module(tilts)
         t, hidden = tilts[..., None, None], xp.where(self.log_masses > -np.inf, self.log_hidden, -np.inf)
         log_masses = xp.logaddexp(self.log_masses + log1p(self.error), hidden)
         found = logsumexp(t * self.losses + xp.abs(t) * self.off + log_masses)
@@ -80,7 +78,6 @@ class ListedLine(NamedTuple):
     def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol. An error of a loss turns a term by w times that."""
         losses, log_masses, theta = self.losses, self.log_masses, self.theta[..., None]
-        xp = array_module(theta)
         weights, log_total = normalized(log_masses + theta * losses)
         mean = (weights * losses).sum(-1)
         massive = log_masses > -np.inf

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._types import Float64
@@ -55,13 +55,12 @@ class NormalLine(NamedTuple):
 
     def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
-        xp = array_module(tilts)
         wide = xp.broadcast_to(tilts[..., None], (*tilts.shape, self.theta.shape[-1]))
         return log_moments(self.loss, wide, self.cut, self.points)
 
     def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
-        wide = array_module(spacing).broadcast_to(spacing[:, None], self.theta.shape)
+        wide = xp.broadcast_to(spacing[:, None], self.theta.shape)
         return quadrature(self.loss, self.theta, self.cut, self.points, wide, nodes)
 
 
@@ -73,7 +72,7 @@ def _beyond(loss: NormalLoss, beta: Array, cut: Array, points: Points) -> Array:
     out or more: see ``normal_points``. A sum over points of step exp(-x - x^2 / 2), x > 0, is at most 1.26 + step. At a
     tilt for which the cells were not made they may be too short.
     """
-    xp, most = array_module(beta), beta * loss.steepest
+    most = beta * loss.steepest
     enough = points.high >= steepened(xp.maximum(most, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(most * points.slope_at_0, 0.0) - 1.0
     base, psi = (x[..., :: x.shape[-1] - 1] for x in (points.edge_base, points.edge_psi))
@@ -83,9 +82,8 @@ def _beyond(loss: NormalLoss, beta: Array, cut: Array, points: Points) -> Array:
 
 def _outside(loss: NormalLoss, beta: Array, cut: Array, points: Points) -> tuple[Array, Array]:
     """Log of a bound on the integral, and on the rule's sum, outside the points, for any ``beta``; and `_beyond`."""
-    xp = array_module(beta)
     some = slice(None)
-    if xp is np:  # what points cover everywhere counts for nothing, and takes half the time
+    if array_module(beta) is np:  # what points cover everywhere counts for nothing, and takes half the time
         some = np.flatnonzero(~(points.uncovered == -np.inf).all(tuple(range(points.uncovered.ndim - 1))))
     psi, beyond = points.edge_psi, _beyond(loss, beta, cut, points)
     bounds = psi[..., :-1], psi[..., 1:], points.edge_base[..., :-1], points.cell_base, points.tangent
@@ -96,7 +94,6 @@ def _outside(loss: NormalLoss, beta: Array, cut: Array, points: Points) -> tuple
 @shared
 def _heights(loss: NormalLoss, cut: Array, step: Array) -> tuple[Array, Array]:
     """v of strips, and log(2 / (exp(2 pi y / h) - 1)) + k y^2 / 2; shape ``(..., heights)``."""
-    xp = array_module(step)
     steepest, step = loss.steepest[..., None], step[..., None]
     curvature = xp.where(cut < np.inf, CURVATURE, 1.0)[..., None]
     v = _HEIGHTS * xp.minimum(loss.heights, steepest * (2.0 * np.pi) / (step * curvature))
@@ -108,7 +105,6 @@ def _heights(loss: NormalLoss, cut: Array, step: Array) -> tuple[Array, Array]:
 @shared
 def _strip_at_0(loss: NormalLoss, beta: Array, cut: Array, step: Array) -> Array:
     """The trapezoid rule's relative error at frequency 0, with |R| >= R(Re t) cos(v / 2)."""
-    xp = array_module(beta)
     v, log_error = _heights(loss, cut, step)
     log_error = log_error + xp.minimum(beta, 0.0)[..., None] * xp.log(xp.cos(0.5 * v))
     return xp.exp(xp.minimum(log_error.min(-1), 700.0))
@@ -116,7 +112,6 @@ def _strip_at_0(loss: NormalLoss, beta: Array, cut: Array, step: Array) -> Array
 
 def _room(loss: NormalLoss, beta: Array, points: Points) -> Array:
     """What log integrand and log slope are off by at a point or an edge: docs/proofs/quadrature.md, lemma 6."""
-    xp = array_module(beta)
     size = (xp.abs(points.edge_base) + xp.abs(beta[..., None] * points.edge_psi)).max(-1)
     farthest = xp.maximum(xp.abs(points.low), xp.abs(points.high))
     off = loss.size() + loss.steepest * (farthest + loss.steepest)
@@ -135,7 +130,6 @@ def _strip(
     room: Array,
 ) -> Array:
     """The trapezoid rule's error at ``nodes`` multiples of ``spacing``, relative to A(beta)."""
-    xp = array_module(beta)
     v, log_error = _heights(loss, cut, points.step)
     # What lies beyond the cells is two more cells, where p is between 0 and 1.
     one = xp.ones_like(points.edge_slope[..., :1])
@@ -168,7 +162,6 @@ def _strip(
 @shared
 def _weighed(loss: NormalLoss, beta: Array, cut: Array, points: Points) -> tuple[Array, ...]:
     """Weights and their total, the log of the integral, its relative error but for the strip's, and `_beyond`."""
-    xp = array_module(beta)
     size = points.t.shape[-1]
     power = beta[..., None] * points.psi
     log_weight = points.log_base + power
@@ -218,7 +211,6 @@ def log_moments(loss: NormalLoss, tilts: Array, cut: Array, points: Points) -> A
 
 
 def _log_moment(law: _Tilted) -> Array:
-    xp = array_module(law.log_total)
     error = law.relative + law.strip
     # The rule's sum is at least (1 - error) of the integral.
     return xp.where(error < 0.5, law.log_total + 2.0 * error, np.inf)
@@ -230,7 +222,6 @@ def quadrature(loss: NormalLoss, theta: Array, cut: Array, points: Points, spaci
 
     Every constant is counted in docs/proofs/quadrature.md.
     """
-    xp = array_module(theta)
     beta = exponent_at(loss.reverse, theta)
     weights, total, log_total, relative, beyond, strip_at_0 = _tilted(loss, theta, cut, points)
     weights = weights / total[..., None]
@@ -253,7 +244,6 @@ def _layers(points: Points, steepest: Array, power: Array, log_total: Array, roo
     On a cell the normal density, the taper and the power are least at an end, and d loss / dt is largest at the right
     one; its length is the difference of log R at both.
     """
-    xp = array_module(power)
     slope, room = steepest[..., None] * points.slope[..., 1:], room[..., None]
     # The density is unimodal: where it is least on a cell it is at an end as well, with the taper.
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])

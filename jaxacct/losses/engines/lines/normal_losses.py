@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared, xp
+from jaxacct._numerics.arrays import Array, logsumexp, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -49,7 +49,7 @@ class NormalLoss(NamedTuple):
     def of(cls, pair: GaussianPair | MixturePair) -> NormalLoss:
         """Those of a pair."""
         if isinstance(pair, GaussianPair):
-            xp, mu = array_module(pair), 1.0 / pair.noise
+            mu = 1.0 / pair.noise
             shifts, weights = (xp.stack(x, -1) for x in ((0.0 * mu, mu), (pair.rest, pair.rate)))
             return cls(shifts, weights, mu, pair.reverse, pair.max_loss(), (pair.rate, pair.rest))
         shifts, weights = pair.sensitivities.values / pair.noise[..., None], pair.weights.values
@@ -63,7 +63,6 @@ class NormalLoss(NamedTuple):
 
     def turn(self, slope: Array, angle: Array) -> Array:
         """A bound on abs(arg R) where Im t is ``angle / steepest``."""
-        xp = array_module(slope, angle)
         if self.sampled is None:
             return xp.minimum(1.0, slope / xp.cos(angle)) * angle
         return xp.where(slope < 0.5, slope, 1.0) * angle
@@ -78,7 +77,7 @@ class NormalLoss(NamedTuple):
             return _of_mixture(self.shifts, self.weights, t)
         mu, (rate, rest) = self.steepest[..., None], (x[..., None] for x in self.sampled)
         u = mu * (t - 0.5 * mu)
-        xp, (psi, slope) = array_module(u), _of_sample(rate, rest, u)
+        (psi, slope) = _of_sample(rate, rest, u)
         # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
         # slope, make of it: docs/proofs/parameters.md, lemma 6.
         sure = xp.where(rest == 0.0, 16.0, 48.0) * xp.abs(psi)
@@ -89,12 +88,11 @@ class NormalLoss(NamedTuple):
 
 def exponent_at(reverse: Array, tilt: Array) -> Array:
     """The power b of R at a tilt: 1 + z for `remove`, where ``reverse`` is 0, and -z for `add`."""
-    return array_module(tilt).where(reverse > 0.5, -tilt, 1.0 + tilt)
+    return xp.where(reverse > 0.5, -tilt, 1.0 + tilt)
 
 
 def _of_sample(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
     """log(1 - q + q e^u) and its derivative in u; ``rest`` is 1 - q."""
-    xp = array_module(u)
     small = q * xp.expm1(xp.minimum(u, 40.0))
     near = xp.abs(small) < 0.5
     sampled = rest > 0.0  # a rate of 1 is kept away from log(0), whose derivative is none
@@ -111,7 +109,6 @@ def _of_sample(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
 def _of_mixture(shifts: Array, weights: Array, t: Array) -> LogRatio:
     """Its error: docs/proofs/transforms.md, section 5."""
     k, v = shifts[..., None, :], weights[..., None, :]
-    xp = array_module(t, k, v)
     y = xp.where(v > 0, k * (t[..., None] - 0.5 * k), 0.0)
     logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
     far = logsumexp(logs)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, shared, stopped
+from jaxacct._numerics.arrays import Array, shared, stopped, xp
 from jaxacct._numerics.rounding import inflated
 from jaxacct.losses.engines.lines.normal_losses import NormalLoss, exponent_at
 from jaxacct.losses.engines.lines.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
@@ -65,7 +65,7 @@ def _edges(loss: NormalLoss, beta: Array, cut: Array, slope_at_0: Array) -> Arra
     The integrand falls beyond them faster than a normal density ``reach`` standard deviations out, and earlier with a
     taper (docs/proofs/quadrature.md, lemma 3).
     """
-    xp, steepest, reach = array_module(beta), loss.steepest, (2.0 * _DIGITS) ** 0.5 + 1.0
+    steepest, reach = loss.steepest, (2.0 * _DIGITS) ** 0.5 + 1.0
     low = xp.minimum(beta * steepest * slope_at_0, 0.0) - reach
     most = xp.maximum(beta * steepest, 0.0)
     high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
@@ -85,7 +85,6 @@ def placed(loss: NormalLoss, theta: Array, size: int, cut: Array) -> Points:
 
     ``cut`` is where the taper falls off, inf for none.
     """
-    xp = array_module(theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     fixed, beta, cut_off = stopped((loss, exponent_at(loss.reverse, theta), cut))
     slope_at_0 = fixed.at(xp.zeros_like(theta)[..., None]).slope[..., 0]
@@ -110,13 +109,13 @@ def placed(loss: NormalLoss, theta: Array, size: int, cut: Array) -> Points:
 def multiples(low: Array, high: Array, size: int) -> tuple[Array, Array]:
     """``size`` points, whole multiples of a step of 24 bits, so that they carry no rounding error; and the step."""
     step = inflated((high - low) / (size - 2), 2.0**-23).astype(np.float32).astype(np.float64)
-    first = array_module(step).floor(low / step)
+    first = xp.floor(low / step)
     return (first[..., None] + np.arange(size)) * step[..., None], step
 
 
 def bases_of(edges: Array, taper: Array, cut: Array) -> tuple[Array, Array, Array]:
     """``edge_base``, ``cell_base`` and ``tangent`` of :class:`Points`, ``taper`` an upper bound of its logarithm."""
-    xp, left, right = array_module(edges), edges[..., :-1], edges[..., 1:]
+    left, right = edges[..., :-1], edges[..., 1:]
     base = -0.5 * edges**2 + taper
     square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
     tangent = base[..., :-1] + (log_taper_slope(left, cut[..., None]) - left) * (right - left)
@@ -129,7 +128,6 @@ def cell_bounds(beta: Array, left: Array, right: Array, base: Array, cell_base: 
     ``left``, ``right`` are psi at the cells' ends, ``base`` is the rest at the left one. psi is increasing and convex
     in t. So for beta > 0 its chord and the tangent of the rest are an upper bound.
     """
-    xp = array_module(beta)
     left, right = beta[..., None] * left, beta[..., None] * right
     growing = xp.maximum(base + left, tangent + right)
     return xp.where(beta[..., None] > 0, growing, cell_base + xp.maximum(left, right))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, shared, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._types import Float64
@@ -79,7 +79,6 @@ class SampledLaplaceLine(NamedTuple):
         The errors are the rule's, relative, and that of a term's logarithm.
         """
         eps, q, rest = (x[..., None] for x in (self.epsilon, self.rate, self.rest))
-        xp = array_module(eps, exponent)
         nodes, log_weights = _composite(panels)
         m = xp.concatenate([-eps, eps * nodes, eps], -1)
         atoms = xp.concatenate([np.log(0.5) + 0.0 * eps, np.log(0.5) - eps], -1)
@@ -93,7 +92,6 @@ class SampledLaplaceLine(NamedTuple):
 
     def _rule_errors(self, exponent: Array, panels: int, frequencies: Array) -> Array:
         """Bounds on the rule's error at ``frequencies`` ``(..., n)``, for ``exponent`` ``(...)``; logarithms."""
-        xp = array_module(exponent)
         eps, q, rest = (x[..., None] for x in (self.epsilon, self.rate, self.rest))
         across, along = _HEIGHTS
         half = eps / panels
@@ -116,7 +114,6 @@ class SampledLaplaceLine(NamedTuple):
 
     def log_moments(self, tilts: Tilts) -> Moments:
         """See the protocol."""
-        xp = array_module(tilts)
         exponent = exponent_at(self.reverse, tilts[..., None])
         panels = self._panels(0.0)
         logs, _, _, off = self._log_terms(exponent, panels)
@@ -137,7 +134,6 @@ class SampledLaplaceLine(NamedTuple):
 
     def quadrature(self, spacing: Float64[Array, " B"], nodes: int) -> Quadrature:
         """See the protocol."""
-        xp = array_module(self.epsilon, spacing)
         exponent = exponent_at(self.reverse, self.theta)
         panels = self._panels(nodes * spacing[:, None])
         logs, psi, off, units = self._log_terms(exponent, panels)
@@ -159,7 +155,6 @@ class SampledLaplaceLine(NamedTuple):
     def layers(self, exponent: Array, log_total: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: of m it is e^(-m / 2) R^b, and d L / d m = p rises."""
         eps, q, rest, b = (x[..., None] for x in (self.epsilon, self.rate, self.rest, exponent))
-        xp = array_module(eps)
         edges = eps * np.linspace(-1.0, 1.0, _STEPS + 1)
         psi = mixed_loss(edges, q, rest)
         slope = xp.exp(xp.log(q) + edges - psi)

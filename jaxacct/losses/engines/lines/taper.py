@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct._numerics.arrays import Array, erfc, xp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.losses.engines.lines.normal_losses import NormalLoss
@@ -36,7 +36,6 @@ CURVATURE = 1.0 + 1.0 / _SOFT**2
 
 def log_taper(t: Array, cut: Array) -> Array:
     """log g(t), within 12 units of itself and 14 (quadrature.md, lemma 5); ``cut`` broadcasts, inf means no taper."""
-    xp = array_module(t)
     x = (cut - t) / _SOFT
     inner = xp.maximum(x, _FAR)
     half = 0.5 * erfc(xp.where(inner < _NEAR, xp.abs(inner) * 0.5**0.5, np.inf))
@@ -51,12 +50,12 @@ def log_taper(t: Array, cut: Array) -> Array:
 
 def log_taper_above(t: Array, cut: Array) -> Array:
     """An upper bound of log g(t): Phi(x) <= exp(-x^2 / 2) for x < 0."""
-    return -0.5 * array_module(t).minimum((cut - t) / _SOFT, 0.0) ** 2
+    return -0.5 * xp.minimum((cut - t) / _SOFT, 0.0) ** 2
 
 
 def log_taper_slope(t: Array, cut: Array) -> Array:
     """The derivative of :func:`log_taper_above`, a concave function."""
-    return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
+    return xp.minimum((cut - t) / _SOFT, 0.0) / _SOFT
 
 
 def steepened(t: Array, cut: Array) -> Array:
@@ -65,12 +64,12 @@ def steepened(t: Array, cut: Array) -> Array:
     The derivative of log Phi at -y is at least y, so that of log g is at most (cut - x) / s^2, and at most 0.
     """
     steep = 1.0 / _SOFT**2
-    return array_module(t, cut).minimum(t, (t + cut * steep) / (1.0 + steep))
+    return xp.minimum(t, (t + cut * steep) / (1.0 + steep))
 
 
 def placed_cut(loss: NormalLoss, log_share: Array) -> Array:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
-    xp, seen = array_module(log_share, loss.weights), loss.weights > 0
+    seen = loss.weights > 0
     log_weights = xp.log(xp.where(seen, loss.weights, 1.0))
     cut = xp.where(seen, loss.shifts + reach_of(log_share[..., None] - log_weights), 0.0).max(-1)
     return xp.where((loss.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
@@ -78,7 +77,7 @@ def placed_cut(loss: NormalLoss, log_share: Array) -> Array:
 
 def left_out(loss: NormalLoss, cut: Array) -> Array:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
-    xp, number = array_module(cut), loss.shifts.shape[-1]
+    number = loss.shifts.shape[-1]
     far = xp.where(cut < np.inf, cut, 1e9)[..., None]
     x = xp.maximum(far - loss.shifts, 0.0) / _SPREAD
     tails = inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
@@ -90,5 +89,4 @@ def reach_of(log_mass: Array) -> Array:
 
     inf where that is next to what underflow hides, of which no part may be left out.
     """
-    xp = array_module(log_mass)
     return xp.where(log_mass < _LEAST_LEFT_OUT, np.inf, _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module, collected, histogram, product, running_least
+from jaxacct._numerics.arrays import Array, array_module, collected, histogram, product, running_least, xp
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
@@ -21,7 +21,6 @@ _TINY_LAYER = 1e-6  # the mass of one that the decay may do without
 
 def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
     """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
-    xp = array_module(density)
     density = xp.where(lengths > 1e-280, density, -np.inf)
 
     def peeled(density: Array, _: tuple[()]) -> tuple[Array, tuple[Array, Array]]:
@@ -35,10 +34,9 @@ def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
 
 def _hill(density: Array) -> Array:
     """The largest unimodal step function below ``density`` with its peak where that one has it, in logarithms."""
-    xp = array_module(density)
     index = np.arange(density.shape[-1], dtype=np.int32)
     at = first_least(-density)[..., None]
-    if xp is not np:  # one minimum for each step is more work, and a fraction of the time to compile
+    if array_module(density) is not np:  # one minimum for each step is more work, and a fraction of the time to compile
         first, last = xp.minimum(index, at)[..., None], xp.maximum(index, at)[..., None]
         return xp.where((first <= index) & (index <= last), density[..., None, :], np.inf).min(-1)
     left = running_least(xp.where(index <= at, density, np.inf), reverse=True)
@@ -48,12 +46,11 @@ def _hill(density: Array) -> Array:
 
 def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     """Layers of a unimodal step function: masses and lengths."""
-    xp = array_module(hill)
     peak = hill.max(-1, keepdims=True)
     peak = xp.where(xp.isfinite(peak), peak, -np.inf)
     rungs = peak - _RUNG * np.arange(_LADDER) - 1e-9  # which makes good for the rounding of `drop`
     drop = xp.where(xp.isfinite(hill), (peak - hill) / _RUNG, _LADDER)
-    if xp is np:  # the first rung that a step reaches; what is too low goes to a place that is dropped
+    if array_module(hill) is np:  # the first rung that a step reaches; what is too low goes to a place that is dropped
         first = np.ceil(np.clip(drop, 0.0, _LADDER)).astype(np.int32)
         inside = np.cumsum(histogram(first, lengths, _LADDER + 1)[..., :-1], -1)
     else:
@@ -65,9 +62,8 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
 
 def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
     """A lower bound of 1 - |phi(w)| for all |w| >= ``frequency`` (quadrature.md, lemma 7); frequencies on an axis."""
-    xp = array_module(masses)
     masses = xp.where(masses <= _TINY_LAYER, 0.0, masses)  # a second hill mostly has no others
-    if xp is np:
+    if array_module(masses) is np:
         some = np.flatnonzero(~(masses == 0.0).all(tuple(range(masses.ndim - 1))))
         masses, lengths = masses[..., some], lengths[..., some]
     # With x = w l / 2: x^2 / 8 and 0.7 where that is less, or 1 - 1 / x.
