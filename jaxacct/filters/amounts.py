@@ -86,11 +86,6 @@ def exact(field: str) -> property:
     return property(jax.enable_x64(True)(lambda self: join(getattr(self, field))))
 
 
-def admissible(pieces: Array) -> Array:
-    """The most that `WITH_SLACK` admits to a budget, rounded up (inside ``enable_x64``): what a guarantee quotes."""
-    return inflated(join(pieces), SLACK + 2.0**-51)
-
-
 def empty(pieces: Array) -> SpentState:
     """Nothing spent, for a budget (or an array of them) in pieces."""
     return SpentState(on_device(np.zeros(pieces.shape, np.uint32)))

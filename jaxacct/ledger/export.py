@@ -6,14 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxacct import mechanisms
-from jaxacct.filters.additive.gdp import GDPFilter
-from jaxacct.filters.additive.pure_dp import PureDPFilter
-from jaxacct.filters.additive.renyi import RenyiFilter
-from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.base import Filter, is_scalar_query
 from jaxacct.filters.odometer import Odometer
-from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.records import Record
 
 
@@ -34,14 +31,6 @@ def as_events(queries: Sequence[object], filter: Filter) -> Any:
     return dp_accounting.ComposedDpEvent([to_dp_event(_mechanism(query, filter), 1) for query in queries])
 
 
-_TAKEN_FOR = {
-    GDPFilter: mechanisms.GDP,
-    GDPResidueFilter: mechanisms.GDP,
-    PureDPFilter: mechanisms.PureDP,
-    ZCDPFilter: mechanisms.ZeroConcentratedDP,
-}
-
-
 def _mechanism(query: object, filter: object) -> Any:
     if isinstance(query, tuple | list):
         raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
@@ -49,9 +38,7 @@ def _mechanism(query: object, filter: object) -> Any:
         return query
     if isinstance(filter, Odometer):
         return _mechanism(query, filter.filter)
-    for kind, mechanism in _TAKEN_FOR.items():
-        if isinstance(filter, kind):  # where nothing is spent: no parameter of the others is 0
-            return mechanisms.PureDP(0.0) if query == 0 else mechanism(query)
-    if isinstance(filter, RenyiFilter):
-        return mechanisms.RenyiDP(filter.order, query)
+    unit = getattr(filter, "unit", None)  # a batch of numbers is one of several orders
+    if unit is not None and np.ndim(query) == 0:  # where nothing is spent: not every parameter may be 0
+        return mechanisms.PureDP(0.0) if query == 0 else unit.mechanism(query)
     raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")

@@ -19,7 +19,7 @@ from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
+from jaxacct.filters.guarantees import OF_GDP, ParameterGuarantee
 from jaxacct.filters.states import filter_class, given
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.papers.central_limit import CLT, clt_of_budget
@@ -67,7 +67,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
         mu = array_module(budget).sqrt(2 * budget)
-        return of_gdp(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
+        return ParameterGuarantee(OF_GDP, mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def _after(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Refused is what costs more than what is left, to the unit; a remainder below `amounts.DUST` is forfeited."""

@@ -18,6 +18,8 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
+from jaxacct.filters.base import Guarantee
+from jaxacct.filters.guarantees import Curve, ParameterGuarantee
 from jaxacct.filters.states import BaseFilter
 
 
@@ -34,16 +36,25 @@ class AdditiveFilter(BaseFilter):
     """
 
     pieces: PyTree
+    unit: ClassVar[Curve]
+    """What a budget is a parameter of; a second budget is the probability that this fails."""
     squares: ClassVar[bool] = False
     to_the_unit: ClassVar[bool] = False
+    _statement: ClassVar[str]
+    _cost: Callable[..., PyTree]
+    """What a query costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
+
+    @property
+    @in_float64
+    def guarantee(self) -> Guarantee:
+        """At the budget with the account's slack; a proven bound."""
+        slack = amounts.SLACK / 2 if self.squares else amounts.SLACK
+        most, *fails = (inflated(amounts.join(one), slack + 2.0**-51) for one in jax.tree.leaves(self.pieces))
+        return ParameterGuarantee(self.unit, most, self._statement, fails=fails[0] if fails else 0.0)
 
     def _identity(self) -> list[Array]:
         """What belongs to the filter's mark, beside its type and static fields."""
         return jax.tree.leaves(self.pieces)
-
-    def _cost(self, query: object) -> PyTree:
-        """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
-        raise NotImplementedError
 
     def _fresh(self) -> PyTree:
         return jax.tree.map(amounts.empty, self.pieces)

@@ -23,7 +23,7 @@ from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import ParameterGuarantee, of_any_order
+from jaxacct.filters.guarantees import of_any_order
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.states import filter_class
@@ -65,12 +65,8 @@ class AnyOrderFilter(AdditiveFilter):
     rho = amounts.exact("pieces")
     """The budgets of divergence, shape (budgets..., orders) (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """The mixture's curve at the budgets (with the accounts' slack), a proven bound."""
-        rho = amounts.admissible(self.pieces)
-        return of_any_order(rho, self.orders, _STATEMENT)
+    _statement = _STATEMENT
+    unit = property(lambda self: of_any_order(self.orders))  # type: ignore[assignment]
 
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces, np.ndim(self.pieces) - 2)]

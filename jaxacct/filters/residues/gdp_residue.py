@@ -23,7 +23,7 @@ from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
+from jaxacct.filters.guarantees import OF_GDP, ParameterGuarantee
 from jaxacct.filters.printing import number
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
@@ -85,6 +85,8 @@ class GDPResidueFilter(BaseFilter):
     share: Array
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
+    unit = OF_GDP
+
     mu = amounts.exact("mu_pieces")
     """The budget's mu, as it was given (float64)."""
 
@@ -95,7 +97,8 @@ class GDPResidueFilter(BaseFilter):
     @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """What the whole interaction satisfies, a proven bound."""
-        return of_gdp(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
+        fails = amounts.join(self.delta_pieces)
+        return ParameterGuarantee(self.unit, _whole(self.mu_pieces), _STATEMENT, fails=fails)
 
     def _identity(self) -> list[Array]:
         return [self.mu_pieces, self.delta_pieces]  # `share` only steers
