@@ -167,7 +167,7 @@ def test_nothing_is_too_small_to_be_counted(name):
     case = CASES[name]
     ledger = case.make()
     _, state = ledger.update(case.small(1.0), ledger.init())
-    for tiny in (1e-30, 0.0):
+    for tiny in (1e-30, 1e-310, 0.0):
         before = leaves(state)
         admitted, state = ledger.update(case.number(tiny), state)
         assert admitted

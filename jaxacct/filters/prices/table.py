@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand, floats, on_device
-from jaxacct._numerics.manual_axes import cond, while_loop
+from jaxacct._numerics.manual_axes import while_loop
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
@@ -24,7 +22,7 @@ from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.prices.family import Family
 from jaxacct.filters.prices.grid_table import DEAR
-from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in, price_halfway
+from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.printing import number
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
@@ -86,8 +84,7 @@ class TableFilter(BaseFilter):
         promise: what prices of queries that the table does not have are certified against, static. None for a menu
             without ``online=True``, and for a filter that was read from a `jaxacct.Ledger`.
         other: a second table for the same axes and target; None where there is none. An account's first query picks
-            the table in which it is cheaper with half of the budget left, for good, even if it fits into the other one
-            only. The last bit of the units spent says which one it is.
+            the table in which it is cheaper, for good. The last bit of the units spent says which one it is.
         records: how many records a user owns at most, static; of a menu 1.
     """
 
@@ -190,17 +187,12 @@ class TableFilter(BaseFilter):
         alone = at_hand(query, left) and not any(map(np.ndim, jax.tree.leaves((query, left))))
         if alone and isinstance(self.promise, MenuCurves):
             return self._at_least_price(self.promise, query, left)
-        parts = parts_in(self, query, alone)
-        found = left_after(self, parts, left)
+        found = left_after(self, parts_in(self, query, alone), left)
         if self.other is None:
             return found
         # The same arrays, so that a compiler finds a query's place on the axes once.
         other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
-        others = parts_in(other, query, alone)
-        cheaper = _where_fresh(
-            left == self.budget, lambda: price_halfway(other, others) < price_halfway(self, parts), left
-        )
-        return either(left, self.budget, cheaper, found, left_after(other, others, left))
+        return either(left, self.budget, found, left_after(other, parts_in(other, query, alone), left))
 
     def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
         """The units left at the least price that is certified for what is left; the table's own price is one."""
@@ -303,14 +295,6 @@ def _count(filter: TableFilter, query: object, state: MenuState) -> Array:
 
     start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
     return while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]
-
-
-def _where_fresh(fresh: Array, cheaper: Callable[[], Array], left: Array) -> Array:
-    """``cheaper()``, which is not worked out where every account has spent something."""
-    if not isinstance(left, Tracer):
-        return cheaper() if bool(fresh.any()) else jnp.bool_(False)
-    shape = jax.eval_shape(cheaper).shape
-    return cond(jnp.any(fresh), cheaper, lambda: jnp.zeros(shape, bool))
 
 
 @amounts.rounded(up=True)
