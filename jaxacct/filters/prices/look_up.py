@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -289,10 +289,17 @@ def _left_by_parts(nodes: Array, lines: Array, parts: list[tuple[Mixture, Real]]
     return scan(body, jnp.broadcast_to(jnp.asarray(left), shape), columns)[0]
 
 
-def either(left: Array, budget: Array, first: Array, second: Array) -> Array:
+def price_halfway(table: TableFilter, parts: list[Part]) -> Array:
+    """What a query costs with about half of the budget left."""
+    with jax.enable_x64(True):
+        half = np.asarray(_half(table))
+        return cast(Array, sum(price_of(charge, 1, half) * runs for charge, runs in parts))
+
+
+def either(left: Array, budget: Array, second_first: Array, first: Array, second: Array) -> Array:
     """The units left by the one of two tables that holds an account, from what each would leave (negative: no fit).
 
-    The last bit of the units left says which table it is. With nothing spent it is the one that leaves more.
+    The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
     """
     first, second = first - (first & 1), second - ((second + 1) & 1)  # less is left: sound in either table
-    return jnp.where(jnp.where(left == budget, second > first, (left & 1) == 1), second, first)
+    return jnp.where(jnp.where(left == budget, second_first, (left & 1) == 1), second, first)

@@ -22,7 +22,7 @@ from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.prices.family import Family
 from jaxacct.filters.prices.grid_table import DEAR
-from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in
+from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in, price_halfway
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.printing import number
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
@@ -84,7 +84,8 @@ class TableFilter(BaseFilter):
         promise: what prices of queries that the table does not have are certified against, static. None for a menu
             without ``online=True``, and for a filter that was read from a `jaxacct.Ledger`.
         other: a second table for the same axes and target; None where there is none. An account's first query picks
-            the table in which it is cheaper, for good. The last bit of the units spent says which one it is.
+            the table in which it is cheaper with half of the budget left, for good, even if it fits into the other one
+            only. The last bit of the units spent says which one it is.
         records: how many records a user owns at most, static; of a menu 1.
     """
 
@@ -187,12 +188,15 @@ class TableFilter(BaseFilter):
         alone = at_hand(query, left) and not any(map(np.ndim, jax.tree.leaves((query, left))))
         if alone and isinstance(self.promise, MenuCurves):
             return self._at_least_price(self.promise, query, left)
-        found = left_after(self, parts_in(self, query, alone), left)
+        parts = parts_in(self, query, alone)
+        found = left_after(self, parts, left)
         if self.other is None:
             return found
         # The same arrays, so that a compiler finds a query's place on the axes once.
         other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
-        return either(left, self.budget, found, left_after(other, parts_in(other, query, alone), left))
+        others = parts_in(other, query, alone)
+        cheaper = price_halfway(other, others) < price_halfway(self, parts)
+        return either(left, self.budget, cheaper, found, left_after(other, others, left))
 
     def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
         """The units left at the least price that is certified for what is left; the table's own price is one."""

@@ -21,7 +21,7 @@ from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._types import PyTree
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
+from jaxacct.filters.additive.costs import gaussian_cost, is_gaussian
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import OF_GDP, ParameterGuarantee
 from jaxacct.filters.printing import number
@@ -109,7 +109,7 @@ class GDPResidueFilter(BaseFilter):
     def _after(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
         if is_scalar_query(query) or is_gaussian(query):
             with jax.enable_x64(True):
-                return _update_gaussian(gaussian_cost(gaussian_parts(query)), self.mu_pieces, self.delta_pieces, state)
+                return _update_gaussian(gaussian_cost(query), self.mu_pieces, self.delta_pieces, state)
         if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
             query = prepared(query, relation=self.relation)
         with jax.enable_x64(True):
