@@ -67,7 +67,7 @@ def main() -> None:
                 waits.append(time.perf_counter() - start)
     median = {name: statistics.median(values) for name, values in times.items()}
     report = {
-        "machine": about("optax", "orbax-checkpoint"),
+        "machine": about("optax"),
         "seconds_a_step": median,
         "over_plain": {name: value / median["plain"] for name, value in median.items()},
         "seconds_an_fsync": statistics.median(waits),

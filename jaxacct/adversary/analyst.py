@@ -157,7 +157,7 @@ def _bounds(
                     continue
                 if not np.any(parts[0]):
                     continue
-                after = rule.step(state, int(query), rounds - played)
+                after = rule.step(state, int(query))
                 if after is None:
                     raise ValueError(
                         f"choice must play what the rule allows, got query {query} in state {state!r:.100}"

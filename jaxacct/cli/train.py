@@ -14,7 +14,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.page import AnySpelling, Page, question
 from jaxacct.cli.runs import warn_of_delta
 
-_NEEDED = ("flax", "optax", "sklearn", "tqdm", "matplotlib", "orbax")
+_NEEDED = ("flax", "optax", "sklearn", "matplotlib")
 _INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import click
 import jax.numpy as jnp
 import optax
-import tqdm
 
 from jaxacct import training
 from jaxacct._printing import rounded_down, rounded_up
@@ -93,22 +91,11 @@ def run(
                 )
             )
             step, state = durably.step, durably.state
-        bar = open_run.enter_context(
-            tqdm.tqdm(
-                disable=quiet or not sys.stderr.isatty(), initial=int(state.step), total=settings["steps"],
-                unit="step", dynamic_ncols=True, mininterval=0.2,
-            )
-        )  # fmt: skip
+        told = open_run.enter_context(progress("steps", quiet))
 
         def show(record: training.StepRecord, accuracy: float) -> None:
-            if record.step > settings["steps"]:
-                bar.total = record.step
-            bar.set_postfix_str(
-                f"held-out {100 * accuracy:.1f} %, noisy gradient {record.gradient_norm:.3g}, "
-                f"budget left {100 * record.budget_left:.1f} %",
-                refresh=False,
-            )
-            bar.update(1)
+            if told is not None:
+                told(min(record.step, settings["steps"]), settings["steps"])
 
         outcome = training.fit(
             step,

@@ -113,7 +113,7 @@ class Compositions:
         key = (side, counts)
         if key not in self._exact:
             assert self.experiments is not None
-            fewer, last = _without_last(counts)
+            fewer, last = without_last(counts)
             before, one = self.exact(fewer, side), self.experiments[side][last]
             if before.p.size * one.p.size > _MOST_OUTCOMES:
                 raise ValueError(f"rounds must be few enough for 200000 outcomes of a composition, got {self.rounds}")
@@ -129,7 +129,7 @@ class Compositions:
             return Nodes(zero, zero)
         key = (side, counts)
         if key not in self._nodes:
-            fewer, last = _without_last(counts)
+            fewer, last = without_last(counts)
             before, (upper, lower) = self.nodes(fewer, side), self.runs[side]
             self._nodes[key] = Nodes(lower.then(last, before.lower), upper.then(last, before.upper))
         return self._nodes[key]
@@ -146,7 +146,7 @@ class Compositions:
         return low, np.interp(gamma, nodes_gamma, nodes.upper) + margin
 
 
-def _without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+def without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """The counts with one run less of the last member that ran, and its index."""
     last = max(i for i, n in enumerate(counts) if n)
     return tuple(n - (i == last) for i, n in enumerate(counts)), last

@@ -216,7 +216,7 @@ def is_free(
     for side in range(tests.sides):
         own = tests.experiment(side)
         points = compositions.grid.losses if own is None else own.finite
-        low, high = cost.excess(points, side)
+        low, high = cost.directions[min(side, len(cost.directions) - 1)].excess(points)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):

@@ -31,14 +31,12 @@ def as_events(queries: Sequence[object], filter: Filter) -> Any:
     return dp_accounting.ComposedDpEvent([to_dp_event(_mechanism(query, filter), 1) for query in queries])
 
 
-def _mechanism(query: object, filter: object) -> Any:
-    if isinstance(query, tuple | list):
-        raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
-    if not is_scalar_query(query):
+def _mechanism(query: object, filter: Filter) -> Any:
+    numbers = is_scalar_query(query) or isinstance(query, tuple | list)
+    if not numbers:
         return query
-    if isinstance(filter, Odometer):
-        return _mechanism(query, filter.filter)
-    unit = getattr(filter, "unit", None)  # a batch of numbers is one of several orders
-    if unit is not None and np.ndim(query) == 0:  # where nothing is spent: not every parameter may be 0
-        return mechanisms.PureDP(0.0) if query == 0 else unit.mechanism(query)
-    raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")
+    budget = filter.filter if isinstance(filter, Odometer) else filter
+    unit = getattr(budget, "unit", None)
+    if unit is None or np.ndim(query):  # type: ignore[arg-type]
+        raise ValueError(f"dp_events must be of mechanisms, got {query} under {type(budget).__name__}")
+    return mechanisms.PureDP(0.0) if query == 0 else unit.mechanism(query)  # no parameter of the others is 0

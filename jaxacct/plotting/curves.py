@@ -15,7 +15,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from jaxacct.filters.base import Guarantee
 
 _LEAST = 1e-10
-_POINTS = 160  # of every query, so that they share a compiled program
-_FARTHEST = 256.0
+_POINTS = 160
 
 
 def privacy_profile(
@@ -59,8 +57,6 @@ def privacy_profile(
         ValueError: a bad value (named), or a batch of curves: draw one after another on the same axes.
         ImportError: matplotlib is not installed.
     """
-    _validate.whole(steps=steps)
-    _validate.one_of(RELATIONS, relation=relation)
     if epsilons is None:
         if isinstance(curve, Bounds):
             raise ValueError("epsilons must be given with Bounds, got None")
@@ -122,8 +118,6 @@ def trade_off(
         ValueError: a bad value (named), or a batch of curves.
         ImportError: matplotlib is not installed.
     """
-    _validate.whole(steps=steps)
-    _validate.one_of(RELATIONS, relation=relation)
     _validate.truth(log=log)
     _validate.scalar(smallest=smallest)
     _validate.at_least(1e-10, smallest=smallest)
@@ -182,21 +176,7 @@ def _single(values: ArrayLike, size: int) -> np.ndarray:
 
 
 def _reach(delta: Callable[[np.ndarray], np.ndarray], least: float) -> float:
-    """An epsilon by which a curve is down to ``least``, or a little beyond the last of its fall.
-
-    Asks ``delta`` at `_POINTS` epsilons at a time, as the picture will: a query of another shape compiles anew.
-    """
-    top = 1.0
-    while True:
-        at = np.linspace(0.0, top, _POINTS)
-        values = delta(at)
-        if values[-1] <= least:
-            found = float(at[np.argmax(values <= least)])
-            if found > 0.25 * top or found == 0.0 or top < 1e-6:
-                return found or top
-            top = found
-        elif top >= _FARTHEST or (values[-1] >= (1.0 - 1e-6) * values[-_POINTS // 4] and values[-1] < 0.5):
-            last = float(at[np.argmax(values <= (1.0 + 1e-6) * values[-1])])
-            return 1.2 * last if last > 1e-3 else top
-        else:
-            top *= 2.0
+    """An epsilon, to a fifth of itself, by which a curve is down to ``least`` or falls no more."""
+    at = 2.0 ** np.arange(-10.0, 8.0, 0.25)
+    values = delta(at)
+    return float(at[np.argmax(values <= np.maximum(least, (1.0 + 1e-6) * values[-1]))])

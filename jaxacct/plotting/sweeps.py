@@ -58,13 +58,15 @@ def sweep(
         raise ValueError("values must hold a finite number above 0, got none")
     ax = axes_for(ax)
     from matplotlib.colors import LogNorm  # after axes_for, which says what is missing
+    from matplotlib.ticker import LogLocator
 
     shown = np.ma.masked_where(~good, table)
     low, high = float(shown.min()), float(shown.max())
     norm = LogNorm(low, high if high > low else low * 1.01)
     ax.set_facecolor("0.8")
     image = ax.pcolormesh(across, up, shown, norm=norm, cmap="cividis", shading="nearest", rasterized=True)
-    at = _levels(low, high) if levels is None else increasing(1, levels=levels)
+    by_default = LogLocator(subs=(1, 2, 5)).tick_values
+    at = np.asarray(by_default(low, high)) if levels is None else increasing(1, levels=levels)
     at = at[(at > low) & (at < high)]
     if at.size and min(table.shape) > 1:
         lines = ax.contour(across, up, shown, levels=at, colors="white", linewidths=1.0)
@@ -78,8 +80,3 @@ def sweep(
         ax.set_title(f"upper bounds; the lower ones are at most {100.0 * apart:.2g} % below", fontsize="small")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     return ax
-
-
-def _levels(low: float, high: float) -> np.ndarray:
-    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    return np.sort(np.outer(powers, (1.0, 2.0, 5.0)).ravel())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._files import as_path
-from jaxacct.reports import folder as _folder
 from jaxacct.reports.document import Statement, least_mu
-from jaxacct.reports.words import filled, paragraphs, run_of_journal, run_of_report, up
+from jaxacct.reports.folder import opened
+from jaxacct.reports.words import filled, paragraphs, report_of_journal, stated, up
+from jaxacct.training.demo.report import steps_of
 from jaxacct.training.durable_runs.kept_filter import RELATION, promise
+from jaxacct.training.durable_runs.records import history
 
 
 def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> Statement:
@@ -40,34 +43,21 @@ def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> St
 
 
 def _of_run(path: Path, delta: float | None) -> Statement:
-    held = _folder.opened(path)
-    run = run_of_journal(held) if held.report is None else run_of_report(held.report)
-    if delta is not None and delta != run.delta:
+    held = opened(path)
+    steps = history(held.records)[0] if held.report is None else steps_of(held.report)
+    report = report_of_journal(held, steps) if held.report is None else held.report
+    found = stated(report, steps)
+    if delta is not None and delta != found.delta:
         if held.filter is None:
             raise ValueError("delta must be the run's own where its filter is not in the folder")
         known = promise(held.filter, delta)
         epsilon = known["epsilon"] if known["is_bound"] else None
-        run = run._replace(epsilon=epsilon, delta=delta, theorem=known["theorem"], from_filter=True)
-    return Statement(
-        unit="one training example",
-        relation=RELATION,
-        sampler=run.sampler,
-        theorem=run.theorem,
-        adaptive=run.from_filter,
-        is_bound=run.epsilon is not None,
-        epsilon=run.epsilon,
-        delta=run.delta,
-        mu=None if held.filter is None or run.epsilon is None else least_mu(held.filter.guarantee),
-        steps=run.steps,
-        records=run.records,
-        noise=run.noise,
-        rate=run.rate,
-        clip=run.settings.get("clip"),
-        public=run.public,
-        made=run.made,
-        source={"kind": "run", "seal": held.seals[-1] if held.seals else (held.report or {}).get("seal")},
-        text=filled(paragraphs(run)),
-    )
+        changed = {"epsilon": epsilon, "delta": delta, "theorem": known["theorem"], "adaptive": True}
+        found = dataclasses.replace(found, **changed, is_bound=epsilon is not None)
+    if held.filter is not None and found.epsilon is not None:
+        found = dataclasses.replace(found, mu=least_mu(held.filter.guarantee))
+    source = {"kind": "run", "seal": held.seals[-1] if held.seals else report["seal"]}
+    return dataclasses.replace(found, source=source, text=filled(paragraphs(found, report)))
 
 
 def _of_ledger(place: str, delta: float | None) -> Statement:

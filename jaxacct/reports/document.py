@@ -168,8 +168,10 @@ def seal_of(tree: Fields) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def spread(ends: list[float]) -> str:
+def spread(ends: list[float] | None) -> str:
     """A range of numbers in words."""
+    if ends is None:
+        return UNKNOWN
     low, high = ends
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jaxacct._files import is_regular, refuse_special
+from jaxacct._files import is_regular, refuse_special, refuse_special_in
 from jaxacct._types import Fields
 from jaxacct.reports.document import seal_of
-from jaxacct.training.durable_runs import kept_filter, mark
-from jaxacct.training.durable_runs.checkpoints import digest_of
+from jaxacct.training.durable_runs import checkpoints, kept_filter, mark
 from jaxacct.training.durable_runs.journal import Record, contents
-from jaxacct.training.durable_runs.records import check, history
-from jaxacct.training.loop import StepRecord
-from jaxacct.training.runs import Runs, from_json
+from jaxacct.training.durable_runs.records import check
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
@@ -94,24 +90,6 @@ def opened(path: Path) -> Folder:
     return Folder(path, records, seals, torn, report, filter)
 
 
-def steps_of(report: Fields) -> list[StepRecord]:
-    """The steps in a report's history."""
-    columns = dict(report["history"])
-    norms = [math.nan if norm is None else norm for norm in columns.pop("noisy_gradient_norm")]
-    rows = zip(*columns.values(), norms, strict=True)
-    return [StepRecord(**dict(zip((*columns, "gradient_norm"), row, strict=True))) for row in rows]
-
-
-def runs_of(report: Fields) -> Runs | None:
-    """How its steps are runs of a sampler's mechanism; None without a sampler."""
-    return from_json(report["drawn"])
-
-
-def steps_charged(records: list[Record]) -> list[StepRecord]:
-    """The steps that a journal's records charge."""
-    return history(records)[0]
-
-
 def _report(path: Path) -> Fields:
     try:
         report = json.loads(_bytes(path / "report.json"))
@@ -132,17 +110,16 @@ def _report(path: Path) -> Fields:
 def _checkpoints(path: Path, records: list[Record], seals: list[str]) -> None:
     """Raises where a checkpoint is another than the journal says, or knows of charges that the journal lacks."""
     known = {record["step"]: record["digest"] for record in records if record["kind"] == "checkpoint"}
-    folders = sorted((path / "checkpoints").glob("[0-9]*")) if (path / "checkpoints").is_dir() else []
-    for folder in folders:
-        step = folder.name
-        notes = folder / "notes" / "metadata"
+    refuse_special_in(path / "checkpoints", "checkpoints")
+    for step in checkpoints.steps_in(path / "checkpoints"):
+        file = checkpoints.place_of(path / "checkpoints", step)
         try:
-            seal = json.loads(_bytes(notes))["seal"]
-        except (ValueError, OSError, KeyError, TypeError) as problem:
+            seal = checkpoints.read(file)[0]["seal"]
+        except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
             raise ValueError(f"checkpoint {step} cannot be read ({type(problem).__name__})") from None
         if seal not in seals:
             raise ValueError(f"checkpoint {step} is of another journal, or charges are missing from this one")
-        if step.isdigit() and int(step) in known and digest_of(folder) != known[int(step)]:
+        if step in known and checkpoints.digest_of(file) != known[step]:
             raise ValueError(f"checkpoint {step} was edited or damaged")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from jaxacct._types import Array, PyTree
+from jaxacct._types import PyTree
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.durable_runs.records import software
@@ -22,10 +22,18 @@ from jaxacct.training.step import ask_clipped, budget_of
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
+
 _CLOSE = 2.0**-20  # of a budget: what another processor's or version's roundings may come to
 
 
-_Ask = Callable[[PyTree, float, float], Iterator["_Answer"]]
+class _Answer(NamedTuple):
+    admitted: jax.Array
+    state: PyTree
+    scale: jax.Array
+    left: jax.Array
+
+
+_Ask = Callable[[PyTree, float, float], Iterator[_Answer]]
 
 
 def replayed(filter: Filter, records: list[Record]) -> int:
@@ -54,7 +62,8 @@ def replayed(filter: Filter, records: list[Record]) -> int:
                 if record["step"] != next_step or record["attempt"] != attempt or halted:
                     raise ValueError(f"{where} is charged where step {next_step} of attempt {attempt} comes next")
                 after = unpacked(record["filter_state"], state)
-                _compare(where, ask, state, after, record, exact)
+                answers = ask(state, record["sigma"], record["rate"])
+                _agreed(where, answers, record["budget_left"], record["clip_scale"], after, exact)
                 state, next_step, charged = after, next_step + 1, charged + 1
                 halted = record["clip_scale"] < 1
             elif kind in ("done", "accuracy", "checkpoint") and not 0 <= record["step"] < next_step:
@@ -62,91 +71,70 @@ def replayed(filter: Filter, records: list[Record]) -> int:
     return charged
 
 
-def _compare(where: str, ask: _Ask, before: PyTree, after: PyTree, record: Record, exact: bool) -> None:
-    stated = packed(after), record["clip_scale"], record["budget_left"]
-    admitted = close = False
-    for answer in ask(before, record["sigma"], record["rate"]):
-        admitted |= answer.admitted
-        if (packed(answer.state), answer.scale, answer.left) == stated and answer.admitted:
-            return
-        shares = abs(answer.left - record["budget_left"]), abs(answer.scale - record["clip_scale"])
-        close |= answer.admitted and max(shares) <= _CLOSE
-    if not admitted:
-        raise ValueError(f"{where} was charged, and the filter refuses it when asked again")
-    if exact or not close:
-        raise ValueError(f"{where} does not replay: another state comes out")
-
-
 def history_replayed(filter: Filter, steps: list[StepRecord], drawn: Runs | None) -> int:
     """The number of steps of a report without a journal, all of which the filter admits again.
+
+    Of a sampler a whole run of its mechanism is paid for at the run's first step.
 
     Raises:
         ValueError: a step that it does not admit, or with another share of the budget left.
     """
-    if drawn is not None:
-        return _runs_replayed(filter, steps, drawn)
     state, ask = filter.init(), _asking(filter)
-    for one in steps:
-        answers = list(ask(state, float(np.float32(one.sigma * one.clip_scale)), one.rate))
-        answer = min(answers, key=lambda answer: (not answer.admitted, abs(answer.left - one.budget_left)))
-        _share(one, answer.admitted, answer.left, answer.scale)
-        state = answer.state
-    return len(steps)
-
-
-def _runs_replayed(filter: Filter, steps: list[StepRecord], drawn: Runs) -> int:
-    """The same where a run of the sampler's mechanism is paid for as a whole, at its first step."""
-    state = filter.init()
-    admitted = True
     for number, one in enumerate(steps):
-        if drawn.begins(number):
-            admitted, state = filter.update(drawn.query(filter), state)
-        _share(one, bool(admitted), float(budget_of(filter, state)[1]), 1.0)
+        if drawn is None:
+            answers = ask(state, float(np.float32(one.sigma * one.clip_scale)), one.rate)
+        else:
+            admitted, after = filter.update(drawn.query(filter), state) if drawn.begins(number) else (True, state)
+            answers = [_Answer(jnp.asarray(admitted), after, jnp.float32(1.0), budget_of(filter, after)[1])]
+        state = _agreed(f"step {one.step}", answers, one.budget_left, one.clip_scale)
     return len(steps)
 
 
-def _share(one: StepRecord, admitted: bool, left: float, scale: float) -> None:
-    if not admitted:
-        raise ValueError(f"step {one.step} was taken, and the filter refuses it when asked again")
-    if abs(left - one.budget_left) > _CLOSE or abs(scale - one.clip_scale) > _CLOSE:
-        raise ValueError(f"step {one.step} does not replay: another share of the budget is left")
+def _agreed(
+    where: str, answers: Iterable[_Answer], left: float, scale: float, after: PyTree = None, exact: bool = False
+) -> PyTree:
+    """The state after the answer that is nearest to what was stated: share left, factor on the clip norm, and state.
 
-
-class _Answer(NamedTuple):
-    admitted: bool
-    state: PyTree
-    scale: float
-    left: float
+    Raises:
+        ValueError: the filter refuses, or nothing near comes out; with ``exact`` another state or another share.
+    """
+    found: list[tuple[float, PyTree]] = []
+    for answer in answers:
+        if answer.admitted:
+            apart = max(abs(float(answer.left) - left), abs(float(answer.scale) - scale))
+            if apart == 0 and (after is None or packed(answer.state) == packed(after)):
+                return answer.state
+            found.append((apart, answer.state))
+    if not found:
+        raise ValueError(f"{where} was charged, and the filter refuses it when asked again")
+    apart, state = min(found, key=lambda one: one[0])
+    if exact or not apart <= _CLOSE:
+        raise ValueError(f"{where} does not replay: another state, or another share of the budget, comes out")
+    return state
 
 
 def _asking(filter: Filter) -> _Ask:
     """What a step asks of its filter, compiled, in each of the ways in which a program may have asked."""
 
-    def ask(state: PyTree, sigma: Array, rate: Array, full: bool) -> tuple[Array, PyTree, Array, Array]:
+    def ask(state: PyTree, sigma: ArrayLike, rate: ArrayLike, full: bool) -> _Answer:
+        sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
         query = Gaussian(sigma) if full else PoissonSampled(Gaussian(sigma), rate)
         admitted, after, scale = ask_clipped(filter, query, state)
-        return admitted, after, scale, budget_of(filter, after)[1]
+        return _Answer(admitted, after, scale, budget_of(filter, after)[1])
 
     traced = jax.jit(ask, static_argnums=3)
-
-    @functools.lru_cache(256)
-    def constant(sigma: float, rate: float, full: bool) -> Callable[[PyTree], tuple[Array, PyTree, Array, Array]]:
-        return jax.jit(lambda state: ask(state, jnp.float32(sigma), jnp.float32(rate), full))
+    # A constant's cost is worked out while a step is compiled, with other last bits than that of a variable.
+    constant = jax.jit(ask, static_argnums=(1, 2, 3))
 
     def asked(state: PyTree, sigma: float, rate: float) -> Iterator[_Answer]:
-        # A schedule in which everyone takes part asks for a Gaussian; at rate 1 both are the same mechanism. And a
-        # constant's cost is worked out while a step is compiled, with other last bits than that of a variable.
+        # A schedule in which everyone takes part asks for a Gaussian; at rate 1 both are the same mechanism.
         for full in (True, False) if rate == 1 else (False,):
-            for found in (
-                lambda full=full: traced(state, jnp.float32(sigma), jnp.float32(rate), full),
-                lambda full=full: constant(sigma, rate, full)(state),
-            ):
+            for program in (traced, constant):
                 try:
-                    admitted, after, scale, left = found()
+                    yield program(state, sigma, rate, full)
                 except ValueError:
-                    if rate == 1 and not full:
-                        continue  # a filter of Gaussians has no account of a sample
-                    raise
-                yield _Answer(bool(admitted), after, float(scale), float(left))
+                    if rate != 1 or full:
+                        raise
+                    # A filter of Gaussians has no account of a sample.
 
     return asked

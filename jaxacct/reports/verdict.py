@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 from jaxacct import _validate
 from jaxacct._files import as_path, is_regular
 from jaxacct._types import Fields
-from jaxacct.reports import folder as _folder
 from jaxacct.reports.document import Statement, read_statement
-from jaxacct.reports.folder import Folder
-from jaxacct.reports.words import UNCHECKED, up
+from jaxacct.reports.folder import Folder, is_run, opened
+from jaxacct.reports.words import UNCHECKED, markdown, up
+from jaxacct.training.demo.report import derived, history_csv, number_to_report, steps_of, taken
+from jaxacct.training.durable_runs.checkpoints import steps_in
+from jaxacct.training.durable_runs.kept_filter import promise
+from jaxacct.training.durable_runs.records import history
+from jaxacct.training.durable_runs.run import packed
+from jaxacct.training.runs import from_json
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
-    from jaxacct.mechanisms.base import Mechanism
-    from jaxacct.training.loop import StepRecord
 
 _MOST = 2**24  # bytes of a statement
 _CERTIFIED_LEVELS = 8  # different mechanisms in a composition that is certified
@@ -78,12 +81,12 @@ def verify(path: str | os.PathLike[str], *, certify: bool = False) -> Verdict:
     if not place.exists():
         raise ValueError(f"path must be a run's folder, a ledger or a statement, got {place}, where nothing is")
     if place.is_dir():
-        if not _folder.is_run(place):
+        if not is_run(place):
             raise ValueError(f"path must be the folder of a run, with a journal or a report.json, got {place}")
         return _judged("run", lambda: _run(place, certify))
     if not is_regular(place):
         raise ValueError(f"path must be a folder or a regular file, got {place}")
-    if place.name == "journal" and _folder.is_run(place.parent):
+    if place.name == "journal" and is_run(place.parent):
         raise ValueError(f"path must be the folder of the run, {place.parent}, not its journal")
     with place.open("rb") as file:
         start = file.read(16)
@@ -130,12 +133,14 @@ def _ledger(place: str | bytes) -> Verdict:
 
 
 def _run(path: Path, certify: bool) -> Verdict:
-    held = _folder.opened(path)
-    done: list[str] = []
-    epsilon, delta = _account(held, done)
+    held = opened(path)
     if held.filter is None:
-        why = "Its filter is not in the folder (it holds functions, or a budget for each example)"
-        raise ValueError("; ".join([*done, f"{why}: no admission was replayed"]))
+        raise ValueError(
+            "its filter is not in the folder (it holds functions, or a budget for each example): no admission can be "
+            "replayed"
+        )
+    done: list[str] = []
+    epsilon, delta = _account(held, held.filter, done)
     if certify:
         done.append(_certified(held, epsilon, delta))
     missing = f"Cannot be verified: {UNCHECKED}; nor a folder that was written anew as a whole, seals included."
@@ -149,51 +154,45 @@ def _promised(epsilon: float | None, delta: float) -> str:
     return f"The guarantee is differential privacy with epsilon {up(epsilon)}, delta {delta:g}."
 
 
-def _account(held: Folder, done: list[str]) -> tuple[float | None, float]:
+def _account(held: Folder, filter: Filter, done: list[str]) -> tuple[float | None, float]:
     """The guarantee (epsilon, delta), found again; ``done`` takes sentences about what was compared."""
     from jaxacct.reports.replay import history_replayed, replayed
-    from jaxacct.training.durable_runs.kept_filter import promise
-    from jaxacct.training.durable_runs.run import packed
 
-    filter, report = held.filter, held.report
+    report = held.report
     if held.records:
-        settings, covered = held.header["settings"], len(held.records)
-        done.append(f"The {covered} records of the journal are sealed one after another, and none is missing")
-        if filter is not None:
-            count = replayed(filter, held.records)
-            done.append(f"The filter, read back from the folder, admits all {count} charged steps again")
-            if packed(filter.init()) != held.header["account"]:
-                done.append("The run began with an account of which a part was spent before, outside of this folder")
-            known = promise(filter, settings["delta"])
-            # What a caller set instead is a target, which the filter may keep with room to spare.
-            stated = settings["epsilon"]
-            kept = {"epsilon": math.isfinite(stated) and known["epsilon"] <= stated * (1 + 1e-9)}
-            for name in ("epsilon", "relation", "is_bound", "theorem"):
-                if not kept.get(name, settings[name] == known[name]):
-                    raise ValueError(f"the journal states {name} {settings[name]}, and the filter says {known[name]}")
-        if any((held.path / "checkpoints").glob("[0-9]*")):
+        count, settings = replayed(filter, held.records), held.header["settings"]
+        done += [
+            f"The {len(held.records)} records of the journal are sealed one after another, and none is missing",
+            f"The filter, read back from the folder, admits all {count} charged steps again",
+        ]
+        if packed(filter.init()) != held.header["account"]:
+            done.append("The run began with an account of which a part was spent before, outside of this folder")
+        known = promise(filter, settings["delta"])
+        # What a caller set instead is a target, which the filter may keep with room to spare.
+        stated = settings["epsilon"]
+        kept = {"epsilon": math.isfinite(stated) and known["epsilon"] <= stated * (1 + 1e-9)}
+        for name in ("epsilon", "relation", "is_bound", "theorem"):
+            if not kept.get(name, settings[name] == known[name]):
+                raise ValueError(f"the journal states {name} {settings[name]}, and the filter says {known[name]}")
+        if steps_in(held.path / "checkpoints"):
             done.append("The checkpoints are the ones that were written")
         if held.torn:
             done.append("Behind the last record is half a line, of a charge that no release followed")
-    if report is None:
-        settings = held.header["settings"]
-        found = promise(filter, settings["delta"]) if filter is not None else settings
-        done.append("There is no report.json: the guarantee is the filter's")
-        return (found["epsilon"] if found["is_bound"] else None), found["delta"]
-    steps = _folder.steps_of(report)
+        if report is None:
+            done.append("There is no report.json: the guarantee is the filter's")
+            return (known["epsilon"] if known["is_bound"] else None), known["delta"]
+    assert report is not None  # there is a journal or a report
     if held.records:
-        _same_as_journal(held, report, steps, done)
-    elif filter is not None:
-        count = history_replayed(filter, steps, _folder.runs_of(report))
+        _same_as_journal(held, report, done)
+    else:
+        count = history_replayed(filter, steps_of(report), from_json(report["drawn"]))
         done.append(f"The filter, read back from the folder, admits all {count} steps of the report again")
-    if filter is not None:
-        _same_numbers(report, filter, steps)
-        done.append("The report's epsilons come out again from its history, and its files are those it was sealed with")
-    number = report["report"]
-    return number["epsilon"], number["delta"]
+    _same_numbers(report, filter)
+    done.append("The report's epsilons come out again from its history, and its files are those it was sealed with")
+    return report["report"]["epsilon"], report["report"]["delta"]
 
 
-def _same_as_journal(held: Folder, report: Fields, steps: list[StepRecord], done: list[str]) -> None:
+def _same_as_journal(held: Folder, report: Fields, done: list[str]) -> None:
     """Raises where a report says something else than the journal beside it."""
     seals = [record["seal"] for record in held.records if record["kind"] == "report"]
     if not seals:
@@ -201,7 +200,8 @@ def _same_as_journal(held: Folder, report: Fields, steps: list[StepRecord], done
     elif seals[-1] != report["seal"]:
         raise ValueError("report.json is another one than the journal knows of")
     within = held.reported() if seals else held.records
-    if [one[:4] + one[5:] for one in _folder.steps_charged(within)] != [one[:4] + one[5:] for one in steps]:
+    charged, listed = ([one[:4] + one[5:] for one in steps] for steps in (history(within)[0], steps_of(report)))
+    if charged != listed:
         raise ValueError("report.json lists other steps than the journal charges")
     if report["attempts"] != sum(record["kind"] == "attempt" for record in within):
         raise ValueError(f"report.json counts {report['attempts']} attempts, and the journal others")
@@ -210,20 +210,9 @@ def _same_as_journal(held: Folder, report: Fields, steps: list[StepRecord], done
         done.append(f"The journal goes on after the report, with {later} further steps, which the guarantee covers")
 
 
-def _same_numbers(report: Fields, filter: Filter, steps: list[StepRecord]) -> None:
+def _same_numbers(report: Fields, filter: Filter) -> None:
     """Raises where the numbers of a report are others than those of its history."""
-    from jaxacct.reports.words import markdown
-    from jaxacct.training.demo.report import history_csv, number_to_report, rows_of, why_a_diagnostic
-
-    why = why_a_diagnostic(report["adaptive_schedule"], report["stopped"], report["attempts"])
-    rows = rows_of(steps, filter, report["delta"], why, _folder.runs_of(report))
-    lost = sum(one.lost for one in steps)
-    found = {
-        "privacy": rows,
-        "report": number_to_report(report["privacy"], report["delta"]),
-        "steps": len(steps) - lost,
-    }
-    found |= {"steps_lost": lost, "test_accuracy": report["evaluations"]["accuracy"][-1]}
+    found = derived(report, filter) | {"report": number_to_report(report["privacy"], report["delta"])}
     _agree("report.json", {name: report[name] for name in found}, found)
     _agree("report.json: delta", report["settings"].get("delta", report["delta"]), report["delta"])
     for what, made in (("history.csv", history_csv(report)), ("report.md", markdown(report))):
@@ -247,16 +236,11 @@ def _agree(what: str, stated: object, found: object) -> None:
 def _certified(held: Folder, epsilon: float | None, delta: float) -> str:
     """A sentence about the enclosure of the steps taken; raises where numbers contradict it."""
     import jaxacct
-    from jaxacct.training import realised_mechanism
 
     report = held.report
-    steps = _folder.steps_of(report) if report else _folder.steps_charged(held.records)
-    mechanism: Mechanism | None
-    if report is not None and (drawn := _folder.runs_of(report)) is not None:
-        mechanism, runs = drawn.mechanism, drawn.begun(len(steps))
-    else:
-        mechanism, runs = realised_mechanism(steps, _CERTIFIED_LEVELS), 1
-    if mechanism is None or not runs:
+    steps, drawn = (steps_of(report), report["drawn"]) if report else (history(held.records)[0], None)
+    mechanism, runs = taken(steps, from_json(drawn), _CERTIFIED_LEVELS)
+    if mechanism is None:
         return "No step was taken, so there is nothing to certify"
     bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
     found = jaxacct.certify(mechanism, delta=delta, steps=runs, digits=8)
@@ -308,7 +292,7 @@ def _made_again(found: Statement, path: Path) -> Statement:
     if kind == "dp-sgd":
         return dp_sgd_statement(**found.source["arguments"])
     if kind == "run":
-        if not _folder.is_run(path.parent):
+        if not is_run(path.parent):
             raise ValueError(
                 "its numbers are those of a run whose folder is not here: put the statement into the folder, or verify "
                 f"the folder and compare the seal {found.source.get('seal')}"

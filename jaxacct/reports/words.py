@@ -3,113 +3,86 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any, NamedTuple
 
 from jaxacct._printing import rounded_up
 from jaxacct._types import Fields
-from jaxacct.reports.document import UNKNOWN, spread
-from jaxacct.reports.folder import Folder, steps_charged, steps_of
+from jaxacct.reports.document import UNKNOWN, Statement, spread
+from jaxacct.reports.folder import Folder
+from jaxacct.training.demo.report import steps_of
+from jaxacct.training.durable_runs.kept_filter import RELATION
 from jaxacct.training.loop import StepRecord
+from jaxacct.training.runs import from_json
 
 UNCHECKED = (
     "that noise, batches and clipping were really as the account says, that the keys were random and kept secret, and "
     "that nothing else about these records was released"
 )
 _PUBLIC = ("the number of training examples", "all settings of the run, and the first parameters")
+_PUBLIC_OF_A_REPORT = ("the held-out set and every accuracy on it",)
 _OTHERS = {
     "filter": "the filter's own number",
     "pld": "the steps that were taken, composed as if they had been fixed in advance (by PLD)",
 }
 
 
-class Run(NamedTuple):
-    """What is known of a training run, from its report or its journal; None is not known."""
-
-    name: str
-    records: int | None
-    steps: int
-    lost: int
-    attempts: int
-    noise: list[float] | None
-    rate: list[float] | None
-    sampler: str
-    settings: Fields
-    filter: str
-    epsilon: float | None
-    delta: float
-    theorem: str
-    seeded: bool | None
-    public: list[str]
-    made: Fields
-    from_filter: bool = True
-    adaptive: bool | None = None
-    stopped: str | None = None
-
-
-def run_of_report(report: Fields) -> Run:
-    """The run that a report is about."""
-    data, number = report["data"], report["report"]
+def stated(report: Fields, steps: list[StepRecord]) -> Statement:
+    """What a training run guarantees, of its report, or as much of it as `report_of_journal` knows, and its steps."""
+    data, number, drawn = report["data"], report["report"], report["drawn"]
     named = number["from"] or "filter"
-    return _run(
-        steps_of(report),
-        drawn=report["drawn"],
-        name=str(data.get("name", "data")),
-        records=data.get("training_examples"),
-        attempts=report["attempts"],
-        settings=report["settings"],
-        filter=report["budget"],
+    return Statement(
+        unit="one training example",
+        relation=RELATION,
+        sampler=sampler_of(drawn),
+        theorem=report["privacy"][named]["statement"],
+        adaptive=named == "filter",
+        is_bound=number["epsilon"] is not None,
         epsilon=number["epsilon"],
         delta=report["delta"],
-        theorem=report["privacy"][named]["statement"],
-        from_filter=named == "filter",
-        adaptive=report["adaptive_schedule"],
-        stopped=report["stopped"],
-        seeded=report["seeded"],
-        public=[*_PUBLIC, "the held-out set and every accuracy on it"],
+        mu=None,
+        steps=sum(not one.lost for one in steps),
+        records=data.get("training_examples"),
+        noise=_ends([one.sigma for one in steps]),
+        rate=_ends([one.rate for one in steps]),
+        clip=report["settings"].get("clip"),
+        public=[*_PUBLIC, *(_PUBLIC_OF_A_REPORT if "evaluations" in report else ())],
         made=report["made"],
+        source={"kind": "run"},
     )
 
 
-def run_of_journal(held: Folder) -> Run:
-    """The run that a folder's journal is about."""
+def report_of_journal(held: Folder, steps: list[StepRecord]) -> Fields:
+    """What a folder's journal knows of the report that was not written."""
     settings = held.header["settings"]
-    return _run(
-        steps_charged(held.records),
-        drawn=None,
-        name=str(settings.get("name", settings.get("data", "data"))),
-        records=settings.get("records"),
-        attempts=held.attempts(),
-        settings=settings,
-        filter=settings["filter"],
-        epsilon=settings["epsilon"] if settings["is_bound"] else None,
-        delta=settings["delta"],
-        theorem=settings["theorem"],
-        seeded=settings.get("seeded"),
-        public=[*_PUBLIC],
-        made=held.header["made"],
-    )
-
-
-def _run(steps: list[StepRecord], drawn: Fields | None, **known: Any) -> Run:
-    """What its steps say of a run, beside what is ``known``."""
-    lost = sum(one.lost for one in steps)
-    noise, rate = _ends([one.sigma for one in steps]), _ends([one.rate for one in steps])
-    return Run(steps=len(steps) - lost, lost=lost, noise=noise, rate=rate, sampler=sampler_of(drawn), **known)
+    return {
+        "data": {
+            "name": settings.get("name", settings.get("data", "data")), "training_examples": settings.get("records")
+        },
+        "settings": settings,
+        "seeded": settings.get("seeded"),
+        "delta": settings["delta"],
+        "attempts": held.attempts(),
+        "steps_lost": sum(one.lost for one in steps),
+        "adaptive_schedule": None,
+        "budget": settings["filter"],
+        "drawn": None,
+        "made": held.header["made"],
+        "privacy": {"filter": {"statement": settings["theorem"]}},
+        "report": {"from": "filter", "epsilon": settings["epsilon"] if settings["is_bound"] else None},
+    }  # fmt: skip
 
 
 def sampler_of(drawn: Fields | None) -> str:
     """How batches were drawn, in words."""
-    from jaxacct.training.runs import from_json
-
     if (runs := from_json(drawn)) is None:
         return "Poisson: each example is in each batch by itself, with the rate as its probability"
     return f"{runs.mechanism!r}, {runs.steps} steps each time"
 
 
-def paragraphs(run: Run) -> list[str]:
-    """What a privacy officer can sign."""
+def paragraphs(run: Statement, report: Fields) -> list[str]:
+    """What a privacy officer can sign: ``run`` is what is `stated` of the ``report``."""
+    settings, attempts, delta = report["settings"], report["attempts"], f"{run.delta:g}"
+    name = report["data"].get("name", "data")
     count = f"{run.records:,} training examples" if run.records else "training examples"
-    delta = f"{run.delta:g}"
     if run.epsilon is None:
         promise = (
             f"No bound is proven for it. The filter's number is asymptotic, for delta {delta}: it is no guarantee, and "
@@ -121,47 +94,43 @@ def paragraphs(run: Run) -> list[str]:
             f"example at most what differential privacy with epsilon {up(run.epsilon)}, delta {delta} allows, for "
             "adding or removing one example. This is the number to report."
         )
-    parts = [f"{run.name}: DP-SGD on {count}, {run.steps:,} steps. {promise} The unit of privacy is one example."]
-    noise = "unknown" if run.noise is None else spread(run.noise)
-    rate = "unknown" if run.rate is None else spread(run.rate)
-    clip, quantile = run.settings.get("clip"), run.settings.get("clip_quantile")
-    norm = "a fixed norm" if clip is None else f"an L2 norm of {clip:g}"
+    parts = [f"{name}: DP-SGD on {count}, {run.steps:,} steps. {promise} The unit of privacy is one example."]
+    quantile = settings.get("clip_quantile")
+    norm = "a fixed norm" if run.clip is None else f"an L2 norm of {run.clip:g}"
     unit = "that norm"
     if quantile is not None:
         norm += f" at first, which released counts then move towards the {quantile:g} quantile of all norms"
         unit = "the most that one of them and its count can add"
     parts.append(
         f"Every step sums the examples' gradients, each clipped by itself to {norm}, and adds Gaussian noise of "
-        f"{noise} times {unit}. Batches: {run.sampler}; rate {rate}."
+        f"{spread(run.noise)} times {unit}. Batches: {run.sampler}; rate {spread(run.rate)}."
     )
-    if run.from_filter:
-        moved = {True: "Noise and rate reacted to what had been released. ", False: "", None: ""}[run.adaptive]
+    if run.adaptive:
+        moved = "Noise and rate reacted to what had been released. " if report["adaptive_schedule"] else ""
         parts.append(
-            f"{moved}A privacy filter, {run.filter}, was asked before every step, and its budget was fixed before the "
-            "first one: the number covers the whole budget, spent or not, however the run reacted to results and "
-            f"whenever it stopped. {run.theorem}"
+            f"{moved}A privacy filter, {report['budget']}, was asked before every step, and its budget was fixed "
+            "before the first one: the number covers the whole budget, spent or not, however the run reacted to "
+            f"results and whenever it stopped. {run.theorem}"
         )
     else:
         parts.append(f"Noise, rate and number of steps were fixed in advance. {run.theorem}.")
-    if run.attempts > 1 or run.lost:
+    if attempts > 1 or report["steps_lost"]:
         parts.append(
-            f"The run was started {run.attempts} times; {run.lost:,} steps were charged and lost with an attempt that "
-            "was killed. They may have been released, so the number covers them."
+            f"The run was started {attempts} times; {report['steps_lost']:,} steps were charged and lost with an "
+            "attempt that was killed. They may have been released, so the number covers them."
         )
-    if run.seeded:
+    if report["seeded"]:
         parts.append("Its keys come from a seed: whoever knows or guesses the seed can take the noise away.")
-    parts.append(f"Treated as public: {'; '.join(run.public)}.")
-    parts.append(
-        f"No computation can check {UNCHECKED}. Not covered: earlier runs on these records, such as those that chose "
-        "hyperparameters."
-    )
     made = run.made
     commit = made.get("commit") or "of no repository"
-    parts.append(
+    return [
+        *parts,
+        f"Treated as public: {'; '.join(run.public)}.",
+        f"No computation can check {UNCHECKED}. Not covered: earlier runs on these records, such as those that chose "
+        "hyperparameters.",
         f"Made on {made.get('date', UNKNOWN)} by jaxacct {made.get('jaxacct', UNKNOWN)} with JAX "
-        f"{made.get('jax', UNKNOWN)} ({made.get('platform', UNKNOWN)}); commit {commit}."
-    )
-    return parts
+        f"{made.get('jax', UNKNOWN)} ({made.get('platform', UNKNOWN)}); commit {commit}.",
+    ]
 
 
 def up(value: float) -> str:
@@ -176,20 +145,21 @@ def filled(parts: list[str]) -> str:
 
 def markdown(report: Fields) -> str:
     """``report.md``."""
-    run = run_of_report(report)
+    run = stated(report, steps_of(report))
     number, privacy, delta, settings = (report[name] for name in ("report", "privacy", "delta", "settings"))
-    lines = [f"# Privacy report: {run.name}", "", f"**To report: {number['text']}**", ""]
-    for part in paragraphs(run):
+    name = report["data"].get("name", "data")
+    lines = [f"# Privacy report: {name}", "", f"**To report: {number['text']}**", ""]
+    for part in paragraphs(run, report):
         lines += [part, ""]
     facts = {
         "unit of privacy": "one training example",
         "neighbouring data sets": "one example added or removed",
         "sampler": run.sampler,
-        "noise multiplier": "none" if run.noise is None else spread(run.noise),
-        "rate": "none" if run.rate is None else spread(run.rate),
+        "noise multiplier": spread(run.noise),
+        "rate": spread(run.rate),
         "clip norm": f"{settings['clip']:g}" if "clip" in settings else UNKNOWN,
-        "steps": f"{run.steps} ({run.stopped})",
-        "steps charged and lost": run.lost,
+        "steps": f"{run.steps} ({report['stopped']})",
+        "steps charged and lost": report["steps_lost"],
         "accuracy on the held-out set (public)": f"{100 * report['test_accuracy']:.2f} %",
         **{name: settings[name] for name in sorted(settings) if name != "clip"},
         **{name: report["made"][name] for name in ("date", "jaxacct", "jax", "platform", "commit")},

@@ -4,7 +4,7 @@ A step, from the outside in: :func:`make_step` asks the filter and runs :func:`n
 coins, or by a :func:`sampler`), :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. With
 :func:`shard_examples` it runs on many devices, in a :func:`durable_run` its budget survives being killed, and
 :func:`filtered_aggregate` is the same for a loop around an optax chain. Names load on first use; only the
-networks need flax, only the step needs optax, only checkpoints need orbax, only the data sets scikit-learn.
+networks need flax, only the step needs optax, only the data sets scikit-learn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ if TYPE_CHECKING:  # what these take and return, and their parts
     from jaxacct.training.budget import Budget as Budget
     from jaxacct.training.budget import planned_mechanism as planned_mechanism
     from jaxacct.training.demo.models import Network as Network
-    from jaxacct.training.demo.report import privacy_rows as privacy_rows
     from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
     from jaxacct.training.demo.report import table as table
     from jaxacct.training.demo.report import write_report as write_report

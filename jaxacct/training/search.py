@@ -14,9 +14,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._files import as_path, sync_folder, to_disk
+from jaxacct._files import as_path
 from jaxacct._types import PyTree
 from jaxacct.selection import PrivateSelection
+from jaxacct.training.durable_runs import checkpoints
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.keys import RootKeys, fresh_keys
 
@@ -95,7 +96,8 @@ def best_of(
             found = float(np.asarray(score))
             scores.append(-np.inf if np.isnan(found) else found)
             if np.argmax(scores) == trial:  # of equals the first: trials come in random order
-                _write(folder / f"{trial}.npz", jax.tree.structure(like).flatten_up_to(output))
+                kept = jax.tree.map(lambda leaf, one: np.asarray(one, np.asarray(leaf).dtype), like, output)
+                checkpoints.write(folder / f"{trial}.npz", {}, jax.tree.leaves(kept))
             journal.append({"kind": "trial", "score": scores[-1].hex()})
             journal.sync()
     if not choices:
@@ -103,18 +105,5 @@ def best_of(
     best = int(np.argmax(scores))
     for loser in set(folder.glob("*.npz")) - {folder / f"{best}.npz"}:
         loser.unlink()
-    with np.load(folder / f"{best}.npz", allow_pickle=False) as kept:
-        leaves = [kept[f"arr_{i}"].view(np.asarray(leaf).dtype) for i, leaf in enumerate(jax.tree.leaves(like))]
-    output = jax.tree.unflatten(jax.tree.structure(like), leaves)
+    output = checkpoints.as_tree(checkpoints.read(folder / f"{best}.npz")[1], like)
     return Best(candidates[choices[best]], scores[best], output, selection)
-
-
-def _write(path: Path, leaves: list[ArrayLike]) -> None:
-    """An archive that has its name only when it is whole."""
-    part = path.with_suffix(".part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        np.savez(file, *map(np.asarray, leaves))
-        file.flush()
-        to_disk(file.fileno())
-    part.replace(path)
-    sync_folder(path.parent)

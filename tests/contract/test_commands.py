@@ -46,8 +46,8 @@ LINES = [
     ("calibrate --epsilon 1 --delta 1e-5 --rate 1.5", "rate must be between 0 and 1, got 1.5"),
     ("calibrate --epsilon 0 --delta 1e-12 --steps 100", "reachable inside the bracket"),
     ("calibrate --delta 1e-5", "--epsilon"),
-    ("calibrate --epsilon 1 --delta 1e-5 --between 0.1 0.2", "--between LOW HIGH"),
-    ("calibrate --epsilon 1 --delta 1e-5 --sigma 0.5 --seek steps", "not even a single step"),
+    ("calibrate --epsilon 1 --delta 1e-5 --bracket 0.1 0.2", "widen the bracket"),
+    ("calibrate --epsilon 1 --delta 1e-5 --sigma 0.5 --seek steps", "reachable inside the bracket"),
     ("calibrate --epsilon 3 --delta 1e-5 --mechanism pure-dp --records-per-user 3", "jaxacct epsilon"),
     ("calibrate --gdp 1 --epsilon 1", "--gdp"),
     ("compare --sampling --sigma 1 --rate 0.1 --delta 1e-6", "--records"),
@@ -67,12 +67,8 @@ LINES = [
     ("calibrate --epsilon 1 --delta 1e-5 --seek rate", "gaussian needs --sigma"),
     ("calibrate --epsilon 1 --delta 1e-5 --seek steps --sigma 1 --steps 3", "--steps is what"),
     ("calibrate --epsilon inf --delta 1e-5", "epsilon must be"),
-    ("compare --sigma 1,2 --rate 0.1,0.2,0.3 --delta 1e-5", "one length"),
-    ("compare --sigma 1,2 --steps 1 --delta 1e-5", "at least the number of levels"),
-    ("compare --sigma 1,2 --steps 1,2,3 --delta 1e-5", "one for each level"),
     ("compare --sigma 1 --steps 0 --delta 1e-5", "steps must be"),
     ("compare --sigma 1 --delta 2", "delta must be"),
-    ("compare --sigma 1 --delta 1e-5 --epsilon -1", "epsilon must be"),
     ("compare --sigma 1 --delta 1e-5 --csv --json", "give one of them"),
     ("compare --sigma 1 --sample-size 1 --dataset-size 9 --delta 1e-5", "fixed size"),
     ("compare --sigma 1 --rate 0.1 --largest 20 --records 100 --delta 1e-5", "batches that are cut"),
@@ -80,7 +76,6 @@ LINES = [
     ("plot profile --sigma 1", "--output"),
     ("plot profile --sigma 1 -o picture.txt", "must end in .png, .svg or .pdf"),
     ("plot surface", "No such command"),
-    ("plot heat-map --sigma 1,2 --delta 1e-5 -o picture.png", "exactly two parameters"),
     ("sweep --sigma 1 --delta 1e-5 --epsilon 1", "leave out what you want to know"),
     ("sweep --delta 1e-5", "leave out what you want to know: one of --sigma"),
     ("sweep --mechanism pure-dp --epsilon 1", "one of --each-epsilon"),
@@ -125,11 +120,10 @@ LINES = [
     ("ledger request none.db --cost 1", "holds no ledger"),
     (f"epsilon --sigma 1 --steps 1{400 * '0'} --delta 1e-5", "not a whole number"),
 ]
-HARMLESS = {"completion"}  # takes one word
 
 
 def test_every_command_has_a_line_here() -> None:
-    assert set(group.commands) - HARMLESS <= {line.split()[0] for line, _ in LINES}
+    assert set(group.commands) <= {line.split()[0] for line, _ in LINES}
 
 
 @pytest.mark.parametrize(("line", "words"), LINES, ids=range(len(LINES)))

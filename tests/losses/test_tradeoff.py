@@ -1,5 +1,7 @@
 """Trade-off curves against exact rational arithmetic, and their tensor products (Proposition 12)."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,3 +183,10 @@ def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
 def test_points_that_are_no_curve_are_refused(alpha, beta, message):
     with pytest.raises(ValueError, match=message):
         TradeOff.from_points(alpha, beta)
+
+
+def test_a_mechanism_that_reveals_nothing_has_the_largest_curve_there_is():
+    alpha = np.concatenate([10.0 ** -np.arange(1.0, 17.0), np.linspace(0.0, 1.0, 101)])
+    nothing = TradeOff.from_points([0.0, 1.0], [1.0, 0.0], "upper")
+    for one, found in zip(alpha, nothing.trade_off(alpha), strict=True):
+        assert Fraction(float(found)) >= 1 - Fraction(float(one))

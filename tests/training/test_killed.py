@@ -19,7 +19,6 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import Journal
 from tests.training import durable_process as process
 
-pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 HERE = pathlib.Path(__file__).parent
 ROUNDING = 1e-12  # of a price, whose last bits differ from program to program
 

@@ -21,7 +21,6 @@ from jaxacct.training import (
     make_report,
     make_step,
     plan_budget,
-    privacy_rows,
     realised_mechanism,
     schedules,
     seeded_keys,
@@ -70,7 +69,7 @@ def test_snapping_many_steps_to_few_only_ever_raises_their_price():
 
 def test_a_fixed_schedule_gets_bounds_in_the_right_order():
     budget = plan()
-    rows = privacy_rows(outcome(follow(budget)), budget, 1e-5)
+    rows = full_report(budget, outcome(follow(budget)))["privacy"]
     assert all(row["is_bound"] for row in rows.values())
     assert rows["pld"]["lower"] <= rows["pld"]["epsilon"] < rows["filter"]["epsilon"]
     assert rows["filter"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
@@ -88,10 +87,10 @@ def test_a_fixed_schedule_gets_bounds_in_the_right_order():
 )
 def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped, words):
     budget = plan(schedule=schedule)
-    rows = privacy_rows(outcome(follow(budget), stopped), budget, 1e-5)
+    rows = full_report(budget, outcome(follow(budget), stopped))["privacy"]
     assert [rows[name]["is_bound"] for name in ("filter", "pld")] == [True, False]
     assert rows["pld"]["label"] == words
-    assert privacy_rows(outcome([], "interrupted"), budget, 1e-5)["pld"]["epsilon"] == 0  # no step costs nothing
+    assert full_report(budget, outcome([], "interrupted"))["privacy"]["pld"]["epsilon"] == 0  # no step costs nothing
 
 
 def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):

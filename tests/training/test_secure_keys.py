@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxacct import filters, training
 from tests.training.small import DATA, PARAMS, SGD, bits, loss
@@ -48,7 +47,6 @@ def test_noise_is_normal_and_coins_are_fair():
 
 
 def test_a_durable_run_is_resumed_to_the_bit(tmp_path):
-    pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
     step = training.make_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=4)
     roots = training.secure_keys()
     keys = functools.partial(training.attempt_keys, roots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxacct.certificates.balls import acb, arb, ball
 from jaxacct.certificates.laws.atoms import Masses, Pair, positive_masses
-from jaxacct.certificates.laws.base import Joined, Law, Mixture, Normal, NormalHalf, Revealed
+from jaxacct.certificates.laws.base import Revealed
 from jaxacct.certificates.laws.halves import joined_cells
 from jaxacct.certificates.transforms import Transform
 
@@ -63,21 +63,9 @@ def revealed_cells(law: Revealed, reverse: bool, upper: bool) -> Masses:
     infinite = lost = arb(0)
     for share, part in law.parts:
         size = ball(share)
-        one = joined_cells(_halves_of(part), reverse, upper)
+        one = joined_cells(part, reverse, upper)
         pairs += [(size * w, size * o) for w, o in one.pairs]
         infinite += size * one.infinite
         lost += size * one.lost
     kept, without = positive_masses(pairs)
     return Masses(kept, infinite, lost + without)
-
-
-def _halves_of(law: Law) -> Joined:
-    """The halves of a normal law or of a sample of one, moved by one distance."""
-    if isinstance(law, Joined):
-        return law
-    if isinstance(law, Normal):
-        law = Mixture(((1, law.square),))
-    assert isinstance(law, Mixture)
-    (square,) = {square for side in (law.parts, law.base) for _, square in side if square}
-    w, o = (tuple((weight, k if m else 0) for weight, m in side) for side, k in ((law.parts, 1), (law.base, -1)))
-    return Joined(NormalHalf(square, w, o), NormalHalf(square, *(tuple((a, -k) for a, k in side) for side in (o, w))))

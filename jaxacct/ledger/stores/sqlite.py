@@ -84,7 +84,6 @@ class SqliteStore(Store):
         self.timeout = timeout
         self._alone = threading.RLock()
         self._busy = False
-        self._whole: tuple[int, int, int] | None = None  # the file that was found to have one name
         with _MAKING:
             _STORES.add(self)
 
@@ -231,10 +230,7 @@ class SqliteStore(Store):
         """Raises unless the file is there, under one name."""
         if not self.exists():
             raise LedgerMissing(f"{self} is not there")
-        found = self.path.stat()
-        if self._whole != (found.st_dev, found.st_ino, found.st_nlink):
-            has_one_name(self.path)
-            self._whole = (found.st_dev, found.st_ino, 1)
+        has_one_name(self.path)
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:

@@ -20,12 +20,13 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._types import Fields
 from jaxacct.filters import Filter
 from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.budget import Budget
 from jaxacct.training.durable_runs import kept_filter
 from jaxacct.training.durable_runs.records import made
 from jaxacct.training.durable_runs.run import DurableRun
 from jaxacct.training.loop import FitResult, StepRecord
-from jaxacct.training.runs import Runs
+from jaxacct.training.runs import Runs, from_json
 from jaxacct.training.schedules import step_mechanism
 
 _COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
@@ -57,8 +58,23 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     )
 
 
-def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, Report]:
-    """Epsilon at ``delta`` by two ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
+def taken(steps: list[StepRecord], drawn: Runs | None, most: int | None = None) -> tuple[Mechanism | None, int]:
+    """The steps that were taken, as if they had been fixed in advance: a mechanism, None of no steps, and its runs."""
+    if drawn is None or not steps:
+        return realised_mechanism(steps, most), 1
+    return drawn.mechanism, drawn.begun(len(steps))
+
+
+def make_report(
+    outcome: FitResult, budget: Budget, *, delta: float, data: Fields, settings: Fields, seeded: bool
+) -> Report:
+    """The report of a run as plain Python values: released numbers and public settings only.
+
+    No training loss, no size of a sample, no un-noised norm and no share of clipped examples is here or
+    anywhere else: they are statistics of private data that no noise protects. Neither are the keys.
+
+    Its ``privacy`` holds epsilon at ``delta`` by two ways, each with ``epsilon``, ``is_bound``, ``label`` and
+    ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
@@ -66,35 +82,70 @@ def privacy_rows(outcome: FitResult, budget: Budget, delta: float) -> dict[str, 
       That is a bound for a schedule that *was* fixed in advance and ran to its end. For an adaptive path, or one that
       somebody stopped by hand or resumed after seeing results, it is a diagnostic and no guarantee: other outputs would
       have led to other paths (the main result of the f-DP filters paper).
+
+    Args:
+        outcome: from :func:`jaxacct.training.fit`.
+        budget: from :func:`jaxacct.training.plan_budget`; of a filter of your own ``Budget(filter, schedule, unit)``.
+        delta: where epsilon is quoted.
+        data: description of the data set, public; ``name`` is its name.
+        settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
+        seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
     """
     _validate.instance(FitResult, outcome=outcome)
-    _check_budget(budget)
-    _validate.scalar(_validate.probability, delta=delta)
-    why = why_a_diagnostic(budget.schedule.is_adaptive, outcome.stopped, outcome.attempts)
-    return rows_of(outcome.records, budget.filter, delta, why, budget.sampler)
-
-
-def _check_budget(budget: object) -> None:
     if not isinstance(budget, Budget):
         raise ValueError(
             "budget must be a training.Budget, from plan_budget, or Budget(filter, schedule, unit) of a filter of your "
             f"own, got {_validate.shown(budget)}"
         )
+    _validate.scalar(_validate.probability, delta=delta)
+    _validate.instance(dict, data=data, settings=settings)
+    if not isinstance(seeded, bool):
+        raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
+    records = outcome.records
+    told = {
+        "data": data,
+        "settings": settings,
+        "seeded": seeded,
+        "delta": delta,
+        "stopped": outcome.stopped,
+        "attempts": outcome.attempts,
+        "adaptive_schedule": budget.schedule.is_adaptive,
+        "budget_unit": budget.unit,
+        "budget": repr(budget.filter),
+        "filter": kept_filter.fingerprint(budget.filter),
+        "drawn": budget.sampler and budget.sampler.to_json(),
+        "made": made(),
+        "history": {
+            **{name: [getattr(record, name) for record in records] for name in _COLUMNS},
+            "noisy_gradient_norm": [r.gradient_norm if math.isfinite(r.gradient_norm) else None for r in records],
+        },
+        "evaluations": {
+            "step": [step for step, _ in outcome.evaluations],
+            "accuracy": [value for _, value in outcome.evaluations],
+        },
+    }
+    return told | derived(told, budget.filter)
 
 
-def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, drawn: Runs | None) -> dict[str, Report]:
-    """The rows of `privacy_rows`. ``why`` says why the steps taken are no bound, or is empty; ``drawn`` are those of a
-    sampler."""
+def derived(report: Report, filter: Filter) -> Report:
+    """The parts of a report that are computed from the others and from the filter."""
+    steps, drawn, delta = steps_of(report), from_json(report["drawn"]), report["delta"]
+    why = ""  # the steps taken are no bound
+    if report["adaptive_schedule"]:
+        why = "the schedule was adaptive"
+    elif report["attempts"] > 1:
+        why = "the run was resumed"
+    elif report["stopped"] == "interrupted":
+        why = "stopped by hand"
     guarantee = filter.guarantee
-    mechanism, runs = realised_mechanism(records), 1
+    mechanism, runs = taken(steps, drawn)
     statement = "sound upper bound of the composition of the steps taken (by PLD)"
     if drawn is not None:
-        mechanism, runs = drawn.mechanism, drawn.begun(len(records))
-        statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {drawn.steps} steps"
+        statement = f"bounds of {runs} runs of {type(drawn.mechanism).__name__}, each {drawn.steps} steps"
     bounds = jaxacct.Bounds(np.zeros(()), np.zeros(()))
-    if mechanism is not None and records:
+    if mechanism is not None:
         bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
-    return {
+    rows = {
         "filter": {
             "epsilon": float(guarantee.epsilon(delta)),
             "is_bound": bool(guarantee.is_bound),
@@ -109,74 +160,33 @@ def rows_of(records: list[StepRecord], filter: Filter, delta: float, why: str, d
             "statement": statement,
         },
     }
-
-
-def why_a_diagnostic(adaptive: bool, stopped: str, attempts: int) -> str:
-    """Why the steps that a run took are no bound when they are composed as fixed in advance; empty if they are one."""
-    if adaptive:
-        return "the schedule was adaptive"
-    return "the run was resumed" if attempts > 1 else "stopped by hand" if stopped == "interrupted" else ""
-
-
-def make_report(
-    outcome: FitResult, budget: Budget, *, delta: float, data: Fields, settings: Fields, seeded: bool
-) -> Report:
-    """The report of a run as plain Python values: released numbers and public settings only.
-
-    No training loss, no size of a sample, no un-noised norm and no share of clipped examples is here or
-    anywhere else: they are statistics of private data that no noise protects. Neither are the keys.
-
-    Args:
-        outcome: from :func:`jaxacct.training.fit`.
-        budget: from :func:`jaxacct.training.plan_budget`; of a filter of your own ``Budget(filter, schedule, unit)``.
-        delta: where epsilon is quoted.
-        data: description of the data set, public; ``name`` is its name.
-        settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
-        seeded: whether the run's keys came from a seed. The seed itself is in no report: it takes the noise off.
-    """
-    rows = privacy_rows(outcome, budget, delta)
-    _validate.instance(dict, data=data, settings=settings)
-    if not isinstance(seeded, bool):
-        raise ValueError(f"seeded must be True or False, and no seed, got a {type(seeded).__name__}")
-    records = outcome.records
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
         "The held-out set is treated as public; its accuracy costs no budget here.",
     ]
-    if budget.sampler is not None:
-        notes.append(f"Batches are drawn by the sampler of {type(budget.sampler.mechanism).__name__}.")
-    if seeded:
+    if drawn is not None:
+        notes.append(f"Batches are drawn by the sampler of {type(drawn.mechanism).__name__}.")
+    if report["seeded"]:
         notes.append("Reproducible run: not private to anyone who knows or guesses its seed.")
-    if budget.filter.guarantee.is_bound is False:
-        notes.append(budget.filter.guarantee.statement)
+    if not guarantee.is_bound:
+        notes.append(guarantee.statement)
+    lost = sum(one.lost for one in steps)
     return {
-        "data": data,
-        "settings": settings,
-        "seeded": seeded,
-        "delta": delta,
-        "stopped": outcome.stopped,
-        "steps": sum(not record.lost for record in records),
-        "steps_lost": sum(record.lost for record in records),
-        "attempts": outcome.attempts,
-        "test_accuracy": outcome.evaluations[-1][1],
-        "report": number_to_report(rows, delta),
+        "steps": len(steps) - lost,
+        "steps_lost": lost,
+        "test_accuracy": report["evaluations"]["accuracy"][-1],
         "privacy": rows,
-        "adaptive_schedule": budget.schedule.is_adaptive,
-        "budget_unit": budget.unit,
-        "budget": repr(budget.filter),
-        "filter": kept_filter.fingerprint(budget.filter),
-        "drawn": budget.sampler and budget.sampler.to_json(),
-        "made": made(),
+        "report": number_to_report(rows, delta),
         "notes": notes,
-        "history": {
-            **{name: [getattr(record, name) for record in records] for name in _COLUMNS},
-            "noisy_gradient_norm": [r.gradient_norm if math.isfinite(r.gradient_norm) else None for r in records],
-        },
-        "evaluations": {
-            "step": [step for step, _ in outcome.evaluations],
-            "accuracy": [value for _, value in outcome.evaluations],
-        },
     }
+
+
+def steps_of(report: Report) -> list[StepRecord]:
+    """The steps in a report's history."""
+    columns = dict(report["history"])
+    norms = [math.nan if norm is None else norm for norm in columns.pop("noisy_gradient_norm")]
+    rows = zip(*columns.values(), norms, strict=True)
+    return [StepRecord(**dict(zip((*columns, "gradient_norm"), row, strict=True))) for row in rows]
 
 
 def number_to_report(rows: dict[str, Report], delta: float) -> Report:

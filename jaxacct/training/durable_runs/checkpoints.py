@@ -1,129 +1,107 @@
-"""Checkpoints of a pytree with Orbax, atomic and with a digest."""
+"""Checkpoints: trees of NumPy arrays, each an archive of NumPy's that has its name only when it is whole."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import jax
 import numpy as np
 
-from jaxacct._files import refuse_special_in
+from jaxacct._files import sync_folder, to_disk
 from jaxacct._types import Fields
 from jaxacct.training.checks import Tree
-
-Leaves: TypeAlias = dict[str, np.ndarray]
 
 _KEPT = 2
 
 
-class Checkpoints:
-    """The last few checkpoints in a folder, numbered by step.
+def write(path: Path, notes: Fields, leaves: Sequence[np.ndarray]) -> None:
+    """Writes ``notes``, JSON, and arrays as one file, which its user alone may read; on return it is on the disk."""
+    part = path.with_suffix(".part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        np.savez(file, np.frombuffer(json.dumps(notes).encode(), np.uint8), *leaves)
+        file.flush()
+        to_disk(file.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
 
-    Args:
-        folder: made if missing.
+
+def read(path: Path) -> tuple[Fields, list[np.ndarray]]:
+    """The notes and arrays that `write` wrote; a type that NumPy does not have comes back as bytes, to be viewed.
+
+    Raises:
+        ValueError: an archive that would grow while it is read, which `write` did not write; of damaged ones zipfile
+            and NumPy raise what they like.
     """
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as kept:
+        if any(one.file_size != one.compress_size for one in kept.zip.infolist()):
+            raise ValueError(f"{path} must be an archive that was not compressed")
+        notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
+    return json.loads(notes.tobytes()), leaves
 
-    def __init__(self, folder: Path):
-        if importlib.util.find_spec("orbax") is None:
-            raise ValueError("checkpoints need orbax-checkpoint: pip install 'jaxacct[train]'")
-        refuse_special_in(folder, "checkpoints")
-        import orbax.checkpoint as ocp
 
-        self._ocp = ocp
-        # Of several processes one alone keeps checkpoints, and waits for no other.
-        here = jax.process_index()
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=here, active_processes={here}, barrier_sync_key_prefix="jaxacct"
+def as_tree(leaves: Sequence[np.ndarray], like: Tree) -> Tree:
+    """Leaves that `read` returned as a tree of the structure and types of ``like``."""
+    kinds, structure = jax.tree.flatten(jax.tree.map(np.asarray, like))
+    return jax.tree.unflatten(structure, [one.view(kind.dtype) for one, kind in zip(leaves, kinds, strict=True)])
+
+
+def steps_in(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a folder, rising."""
+    return sorted(int(path.stem) for path in folder.glob("*.npz") if path.stem.isdecimal())
+
+
+def place_of(folder: Path, step: int) -> Path:
+    """The file of a checkpoint."""
+    return folder / f"{step}.npz"
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def save(folder: Path, step: int, tree: object, seal: str) -> str:
+    """Writes ``tree`` and the ``seal`` of the journal then, and returns the digest; of older ones one stays."""
+    path = place_of(folder, step)
+    write(path, {"seal": seal, "shapes": _shapes(tree)}, jax.tree.leaves(tree))
+    for old in steps_in(folder)[:-_KEPT]:
+        place_of(folder, old).unlink()
+    return digest_of(path)
+
+
+def restore(folder: Path, step: int, like: Tree, digest: str | None) -> tuple[Tree, str]:
+    """The tree of a checkpoint, of the shapes of ``like``, NumPy arrays both, and its seal.
+
+    Raises:
+        ValueError: a file that cannot be read, that is not of the ``digest`` in the journal, where there is one, or
+            that holds another tree.
+    """
+    path, where = place_of(folder, step), f"checkpoint {step} in {folder}"
+    help = "nothing was changed; move its file away to go on from the one before (the journal keeps what was spent)"
+    if digest not in (None, digest_of(path)):
+        raise ValueError(f"{where} is damaged, its digest is not the journal's: {help}")
+    try:
+        notes, leaves = read(path)
+        found, seal, wanted = dict(notes["shapes"]), str(notes["seal"]), _shapes(like)
+    except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
+        raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
+    if found != wanted:
+        name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
+        raise ValueError(
+            f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there and "
+            f"{wanted.get(name, 'missing')} here"
         )
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=_KEPT,
-            enable_async_checkpointing=False,
-            cleanup_tmp_directories=True,
-            **({"multiprocessing_options": alone, "create": False} if jax.process_count() > 1 else {}),
-        )
-        if jax.process_count() > 1:
-            folder.mkdir(exist_ok=True)
-        self._manager = ocp.CheckpointManager(folder.resolve(), options=options)
-        self.folder = folder
-
-    @property
-    def latest(self) -> int | None:
-        """The step of the newest checkpoint, or None."""
-        return self._manager.latest_step()
-
-    def save(self, step: int, tree: object, notes: dict[str, object]) -> None:
-        """Writes ``tree``, NumPy arrays, and ``notes``, JSON, as checkpoint ``step``: it counts once it is whole."""
-        leaves = _named(tree)
-        notes = notes | {"digest": _digest(leaves), "shapes": _shapes(leaves)}
-        args = self._ocp.args
-        self._manager.save(
-            step, args=args.Composite(tree=args.StandardSave(_held(leaves)), notes=args.JsonSave(notes)), force=True
-        )
-        self._manager.wait_until_finished()
-
-    def restore(self, step: int, like: Tree) -> tuple[Tree, Fields]:
-        """The tree of checkpoint ``step``, of the shapes of ``like``, NumPy arrays both, and its notes."""
-        leaves = _named(like)
-        args = self._ocp.args
-        where = f"checkpoint {step} in {self.folder}"
-        help = (
-            "nothing was changed; move its folder away to go on from the one before (the journal keeps what was spent)"
-        )
-        try:
-            notes = self._manager.restore(step, args=args.Composite(notes=args.JsonRestore()))["notes"]
-            found, digest = dict(notes["shapes"]), notes["digest"]
-        except Exception as problem:  # whatever damage makes Orbax and its storage raise
-            raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
-        wanted = _shapes(leaves)
-        if found != wanted:
-            name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
-            raise ValueError(
-                f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there "
-                f"and {wanted.get(name, 'missing')} here"
-            )
-        try:
-            template = jax.tree.map(self._ocp.utils.to_shape_dtype_struct, _held(leaves))
-            found = self._manager.restore(step, args=args.Composite(tree=args.StandardRestore(template)))["tree"]
-        except Exception as problem:  # as above
-            raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
-        restored = leaves | found
-        if _digest(restored) != digest:
-            raise ValueError(f"{where} is damaged, its digest does not agree: {help}")
-        return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in leaves]), notes
-
-    def close(self) -> None:
-        """Ends Orbax's threads."""
-        self._manager.close()
+    return as_tree(leaves, like), seal
 
 
-def digest_of(folder: Path) -> str:
-    """SHA-256 of all files of a checkpoint, with their names."""
-    found = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found.update(f"|{path.relative_to(folder)}|{path.stat().st_size}|".encode() + path.read_bytes())
-    return found.hexdigest()
-
-
-def _named(tree: object) -> Leaves:
-    """Leaves by their number and path: any pytree is then a plain dictionary, in order."""
+def _shapes(tree: object) -> dict[str, str]:
+    """Types and shapes of the leaves by their number and path."""
     found = jax.tree_util.tree_leaves_with_path(tree)
-    return {f"{i:05d}{jax.tree_util.keystr(path)}".replace("/", "|"): leaf for i, (path, leaf) in enumerate(found)}
-
-
-def _held(leaves: Leaves) -> Leaves:
-    """The leaves that hold anything: Orbax keeps no empty ones."""
-    return {name: leaf for name, leaf in leaves.items() if leaf.size}
-
-
-def _shapes(leaves: Leaves) -> dict[str, str]:
-    return {name: f"{leaf.dtype.name}{list(leaf.shape)}" for name, leaf in leaves.items()}
-
-
-def _digest(leaves: Leaves) -> str:
-    found = hashlib.sha256()
-    for name, array in sorted(leaves.items()):
-        found.update(f"|{name}|{array.dtype.str}{array.shape}|".encode() + array.tobytes())
-    return found.hexdigest()
+    return {
+        f"{i:05d}{jax.tree_util.keystr(path)}": f"{leaf.dtype.name}{list(leaf.shape)}"
+        for i, (path, leaf) in enumerate(found)
+    }

@@ -218,7 +218,7 @@ def durable_run(
 
     Raises:
         ValueError: a ``state`` of another filter; a run in ``folder`` without ``resume``; a damaged journal or
-            checkpoint; another filter, network or settings than before, or in another process; no Orbax.
+            checkpoint; another filter, network or settings than before, or in another process.
         OSError: the folder cannot be read or written.
     """
     _validate.whole(every=every, ahead=ahead)

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxacct._files import refuse_special_in
 from jaxacct._types import PyTree
 from jaxacct.training.checks import Tree
-from jaxacct.training.durable_runs.checkpoints import Checkpoints, digest_of
+from jaxacct.training.durable_runs import checkpoints
 from jaxacct.training.durable_runs.journal import Journal, Record
 from jaxacct.training.processes import is_first, led
 from jaxacct.training.sharding import over_mesh
@@ -30,17 +31,16 @@ class RunFolder:
         latest: the step of the newest checkpoint then, or None.
 
     Raises:
-        ValueError: a damaged journal, or none beside checkpoints; no Orbax.
+        ValueError: a damaged journal, or none beside checkpoints.
         OSError: the folder cannot be read or written.
     """
 
-    _journal: Journal  # both in process 0 only
-    _checkpoints: Checkpoints
+    _journal: Journal  # in process 0 only
 
     def __init__(self, path: Path, mesh: Mesh | None):
         self.path, self._mesh = path, mesh
+        self._checkpoints = path / "checkpoints"
         self._waiting: list[Record] = []
-        self._closing = contextlib.ExitStack()
         self.records: list[Record]
         self.latest: int | None
         self.records, self.latest = led(self._open)
@@ -62,8 +62,7 @@ class RunFolder:
         self.sync()  # a checkpoint must not know of more than the journal on the disk
 
         def write() -> str:
-            self._checkpoints.save(step, jax.tree.map(np.asarray, tree), {"seal": self._journal.seal})
-            return digest_of(self.path / "checkpoints" / str(step))
+            return checkpoints.save(self._checkpoints, step, jax.tree.map(np.asarray, tree), self._journal.seal)
 
         self.append({"kind": "checkpoint", "step": step, "digest": led(write)})
         self.sync()
@@ -78,8 +77,9 @@ class RunFolder:
 
         def read() -> None:
             assert self.latest is not None
-            tree, notes = self._checkpoints.restore(self.latest, trees[0])
-            if not self._journal.held(notes.get("seal")):
+            digests = {record["step"]: record["digest"] for record in self.records if record["kind"] == "checkpoint"}
+            tree, seal = checkpoints.restore(self._checkpoints, self.latest, trees[0], digests.get(self.latest))
+            if not self._journal.held(seal):
                 raise ValueError(
                     f"journal {self._journal.path} is behind checkpoint {self.latest}, or belongs to another run: "
                     "charges are missing, so what was spent cannot be told; put back the journal that was beside it"
@@ -94,25 +94,25 @@ class RunFolder:
         return state if self._mesh is None else over_mesh(state, self._mesh)
 
     def close(self) -> None:
-        """Gives the files and their lock back; what was not yet written only tells of releases, and is tried."""
+        """Gives the journal and its lock back; what was not yet written only tells of releases, and is tried."""
         if is_first():
-            with self._closing:
+            with contextlib.closing(self._journal):
                 if self._waiting:
                     self._write(self._waiting)
 
     def _open(self) -> tuple[list[Record], int | None]:
         self.path.mkdir(parents=True, exist_ok=True)
-        journal, checkpoints = self.path / "journal", self.path / "checkpoints"
+        refuse_special_in(self._checkpoints, "checkpoints")
+        steps = checkpoints.steps_in(self._checkpoints)
         lost = ValueError(f"folder {self.path} holds checkpoints and no journal: what was spent cannot be told")
-        if checkpoints.exists() and not journal.exists():  # the journal is made first
+        if self._checkpoints.exists() and not (self.path / "journal").exists():  # the journal is made first
             raise lost
-        with contextlib.ExitStack() as opened:
-            self._journal = opened.enter_context(contextlib.closing(Journal(journal)))
-            self._checkpoints = opened.enter_context(contextlib.closing(Checkpoints(checkpoints)))
-            if not self._journal.records and self._checkpoints.latest is not None:
-                raise lost
-            self._closing = opened.pop_all()
-        return self._journal.records, self._checkpoints.latest
+        self._journal = Journal(self.path / "journal")
+        if steps and not self._journal.records:
+            self._journal.close()
+            raise lost
+        self._checkpoints.mkdir(exist_ok=True)
+        return self._journal.records, max(steps, default=None)
 
     def _write(self, records: list[Record]) -> None:
         for record in records:
