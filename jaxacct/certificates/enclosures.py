@@ -12,11 +12,11 @@ from jaxacct.certificates.balls import arb, ball, ctx, digits_of, positive_part
 from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle, tail_bound
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
 from jaxacct.certificates.laws.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
-from jaxacct.certificates.laws.base import Atoms, Epoch, Joined, Law, Normal, Rescaled, Revealed, Shifts, Step
+from jaxacct.certificates.laws.base import Atoms, Epoch, Joined, Law, Normal, Revealed, Shifts, Step
 from jaxacct.certificates.laws.halves import joined_cells, joined_delta, shifts_delta
 from jaxacct.certificates.laws.laplace import LaplaceTransform, laplace_residues
 from jaxacct.certificates.laws.mixtures import MixtureTransform, NormalTransform, normal_delta
-from jaxacct.certificates.laws.revealed import RescaledTransform, RevealedTransform, revealed_cells
+from jaxacct.certificates.laws.revealed import RevealedTransform, revealed_cells
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.smoothed import smoothed_delta
 from jaxacct.certificates.transforms import Transform
@@ -181,7 +181,7 @@ def _smooth(law: Law) -> bool:
 def _cut(law: Law) -> bool:
     """Whether the law is cut into cells for a composition: samples of Laplace noise, joined halves."""
     if isinstance(law, Revealed):
-        return any(_cut(part) for _, part in law.parts)
+        return any(_cut(part) for _, _, part in law.parts)
     return isinstance(law, Joined) or (isinstance(law, Shifts) and law.noise == "laplace" and not law.plain)
 
 
@@ -211,13 +211,11 @@ def _one_run(law: Law, epsilon: arb, reverse: bool) -> arb:
         return shifts_delta(law, epsilon, reverse)
     if isinstance(law, Joined):
         return joined_delta(law, epsilon, reverse)
-    if isinstance(law, Rescaled):
-        gain = ball(law.gain)
-        if reverse:
-            return _one_run(law.law, epsilon + gain.log(), reverse)
-        return gain * _one_run(law.law, epsilon - gain.log(), reverse)
     if isinstance(law, Revealed):
-        return sum((ball(share) * _one_run(part, epsilon, reverse) for share, part in law.parts), arb(0))
+        parts = [(ball(share), ball(gain), part) for share, gain, part in law.parts]
+        if reverse:
+            return sum((share * _one_run(part, epsilon + gain.log(), True) for share, gain, part in parts), arb(0))
+        return sum((share * gain * _one_run(part, epsilon - gain.log(), False) for share, gain, part in parts), arb(0))
     assert isinstance(law, Atoms)
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
@@ -227,9 +225,8 @@ def _transform(law: Law, reverse: bool) -> Transform:
         return NormalTransform(law)
     if isinstance(law, Shifts):
         return LaplaceTransform(law) if law.noise == "laplace" else MixtureTransform(law, reverse)
-    if isinstance(law, Rescaled):
-        return RescaledTransform(_transform(law.law, reverse), ball(law.gain), reverse)
     if isinstance(law, Revealed):
-        return RevealedTransform([(ball(share), _transform(part, reverse)) for share, part in law.parts])
+        parts = [(ball(share), ball(gain), _transform(part, reverse)) for share, gain, part in law.parts]
+        return RevealedTransform(parts, reverse)
     assert isinstance(law, Atoms)
     return AtomTransform(masses_of(law, reverse))

@@ -82,8 +82,9 @@ def read(event: dp_event.DpEvent, under: Under) -> Reading:
 
 def _composed(event: dp_event.ComposedDpEvent, under: Under) -> Reading:
     """Each of the events is read once, however often it is in the list."""
-    parts = {id(part): part for part in event.events}
-    counts = collections.Counter(map(id, event.events))
+    events = list(event.events)  # an array makes its items anew
+    parts = {id(part): part for part in events}
+    counts = collections.Counter(map(id, events))
     return sum((read(parts[key], under) * count for key, count in counts.items()), Reading())
 
 

@@ -15,6 +15,7 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def privacy_profile(
         ValueError: a bad value (named), or a batch of curves: draw one after another on the same axes.
         ImportError: matplotlib is not installed.
     """
+    _validate.whole(steps=steps)
+    _validate.one_of(RELATIONS, relation=relation)
     if epsilons is None:
         if isinstance(curve, Bounds):
             raise ValueError("epsilons must be given with Bounds, got None")
@@ -118,6 +121,8 @@ def trade_off(
         ValueError: a bad value (named), or a batch of curves.
         ImportError: matplotlib is not installed.
     """
+    _validate.whole(steps=steps)
+    _validate.one_of(RELATIONS, relation=relation)
     _validate.truth(log=log)
     _validate.scalar(smallest=smallest)
     _validate.at_least(1e-10, smallest=smallest)
@@ -143,6 +148,7 @@ def _deltas(
     if isinstance(curve, PrivacyProfile | PLD):
         return _single(curve.hockey_stick(at), at.size), None
     if not isinstance(curve, Bounds | Mechanism):
+        _validate.methods("delta", curve=curve)
         return _single(curve.delta(at), at.size), None
     if isinstance(curve, Mechanism):
         with warnings.catch_warnings():
@@ -157,9 +163,7 @@ def _errors(
     """f(alpha), or 1 - f(alpha), from the guarantee, and from the other bound where there is one."""
     if isinstance(curve, PrivacyProfile):
         curve = TradeOff.from_profile(curve)
-    if isinstance(curve, TradeOff):
-        return _single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
-    if isinstance(curve, PLD):
+    if isinstance(curve, TradeOff | PLD):
         value = _single(curve.trade_off(alpha), alpha.size)
         return (1.0 - value if power else value), None
     found = attacks.power(curve, alpha, steps=steps, relation=relation)

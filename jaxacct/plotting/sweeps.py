@@ -23,10 +23,11 @@ def sweep(
     xlabel: str = "",
     ylabel: str = "",
     label: str = "epsilon",
-    levels: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a table of epsilons (or deltas) as colours on a logarithmic scale, with labelled contour lines.
+    """Draws a table of epsilons (or deltas) as colours on a logarithmic scale.
+
+    Labelled contour lines stand at 1, 2 and 5 times powers of 10.
 
     Args:
         values: shape ``(y, x)``, as broadcasting ``x`` along the last axis gives it; of `Bounds` the guarantee
@@ -37,7 +38,6 @@ def sweep(
         xlabel: what x is.
         ylabel: what y is.
         label: of the colour bar.
-        levels: of the contour lines, increasing; by default 1, 2 and 5 times powers of 10.
         ax: axes to draw on; None makes a figure.
 
     Returns:
@@ -65,8 +65,7 @@ def sweep(
     norm = LogNorm(low, high if high > low else low * 1.01)
     ax.set_facecolor("0.8")
     image = ax.pcolormesh(across, up, shown, norm=norm, cmap="cividis", shading="nearest", rasterized=True)
-    by_default = LogLocator(subs=(1, 2, 5)).tick_values
-    at = np.asarray(by_default(low, high)) if levels is None else increasing(1, levels=levels)
+    at = np.asarray(LogLocator(subs=(1, 2, 5)).tick_values(low, high))
     at = at[(at > low) & (at < high)]
     if at.size and min(table.shape) > 1:
         lines = ax.contour(across, up, shown, levels=at, colors="white", linewidths=1.0)

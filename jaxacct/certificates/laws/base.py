@@ -80,17 +80,12 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True)
 class Revealed:
-    """One of several laws, drawn with these shares; the output says which."""
+    """One of several laws; the output says which.
 
-    parts: tuple[tuple[Exact, Law], ...]
+    ``parts`` are triples: the share of O, how many times as often W has the part, and the law.
+    """
 
-
-@dataclasses.dataclass(frozen=True)
-class Rescaled:
-    """A part of a `Revealed` law that W has ``gain`` times as often as O; the share there is O's."""
-
-    law: Law
-    gain: Exact
+    parts: tuple[tuple[Exact, Exact, Law], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +99,7 @@ class Epoch:
 Half: TypeAlias = Shifts | Draws
 """A law of which only the losses above 0 count."""
 
-Law: TypeAlias = Normal | Shifts | Atoms | Joined | Revealed | Rescaled | Epoch
+Law: TypeAlias = Normal | Shifts | Atoms | Joined | Revealed | Epoch
 Step = tuple[Law, int]
 """A law and how often it runs."""
 
@@ -120,7 +115,7 @@ def _symmetric(law: Law) -> bool:
     if isinstance(law, Joined):
         return law.forward == law.backward
     if isinstance(law, Revealed):
-        return all(_symmetric(part) for _, part in law.parts)
+        return all(_symmetric(part) for _, _, part in law.parts)
     if isinstance(law, Atoms):
         return law.form != "plain" or (law.rate == 1 and law.kind != "table")
     return isinstance(law, Normal)

@@ -15,7 +15,7 @@ from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct.certificates.balls import Exact
 from jaxacct.certificates.laws.alone import moved, number
-from jaxacct.certificates.laws.base import Atoms, Draws, Epoch, Joined, Law, Normal, Rescaled, Revealed, Shifts, Step
+from jaxacct.certificates.laws.base import Atoms, Draws, Epoch, Joined, Law, Normal, Revealed, Shifts, Step
 from jaxacct.certificates.laws.shares import Cell, Cut, Rest, draws
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.parameters import LEAST_RATE
@@ -157,11 +157,9 @@ def _truncated(mechanism: m.TruncatedPoisson, change: str, laws: list[Step]) -> 
         full = Joined(full, full)
     elif change == "special" and moved_share < 1:
         full = Joined(_one_sample(here, 4 * square, square), _one_sample(here, square))
-    shares = of("near"), of("full")
+    parts = ((of("earlier"), 1, usual), (of("near"), 1, near), (of("full"), 1, full))
     if change == "presence":
-        near, full = Rescaled(near, of("near_gain")), Rescaled(full, of("full_gain"))
-        shares = of("last"), of("cut")
-    parts = ((of("earlier"), usual), (shares[0], near), (shares[1], full))
+        parts = (parts[0], (of("last"), of("near_gain"), near), (of("cut"), of("full_gain"), full))
     return [(Revealed(parts if rate < 1 else parts[2:]), 1)]
 
 
