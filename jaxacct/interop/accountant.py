@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 from jax.typing import ArrayLike
@@ -73,6 +75,8 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             ValueError: a ``target_delta`` that is no number in [0, 1].
         """
         _validate.scalar(_validate.rate, target_delta=target_delta)
+        if not self._spent.private:  # at delta 1 too, as dp_accounting has it
+            return math.inf
         return float(accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation).upper)
 
     def get_delta(self, target_epsilon: float) -> float:

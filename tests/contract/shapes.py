@@ -102,9 +102,7 @@ def run():
         budget, query = case.make(), case.small(1.0)
         for update in (budget.update, jax.jit(budget.update)):
             _, state = update(query, budget.init())
-            for answer in (budget.spent, budget.remaining, budget.fraction):
-                answer(state)
-            budget.reason(query, state)
+            _ = budget.spent(state), budget.remaining(state), budget.fraction(state), budget.reason(query, state)
     law = jaxacct.PLD.from_mechanism(jaxacct.Laplace(2.0), grid=jaxacct.LossGrid(0.125, -64, 129))
     read(law)
     jax.jit(read)(law)

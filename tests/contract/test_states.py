@@ -174,6 +174,14 @@ def test_states_of_another_kind_of_filter_in_the_same_clothes_are_refused():
     assert int(jax.jit(lambda state: box.price(query, state))(priced.init())) == 2**31 - 1
     louder = filters.sampled_gaussian(sigma=(1.2, 1.5), rate=0.05, epsilon=1.1, delta=1e-3)
     assert refused(box, query, louder.init())
+    # Units of a menu with online prices do not say what ran, as `lower_budget` takes it.
+    plain, online = (
+        filters.menu([PureDP(1.0)], epsilon=2.5, delta=1e-5, unit=16, points=256, online=one) for one in (False, True)
+    )
+    assert int(plain.budget) == int(online.budget)
+    for mine, other in ((plain, online), (online, plain)):
+        assert mine.update(0, mine.init())[0]
+        assert refused(mine, 0, other.init())
 
 
 class Family:
@@ -217,17 +225,6 @@ def in_a_module(text, function):
     names = {"response": response, "__name__": "a_program"}
     exec(text, names)
     return eval(function, names)
-
-
-def test_units_of_a_menu_with_online_prices_are_another_menus():
-    """They do not say what ran, as `lower_budget` takes it, nor are they charged to the same promise."""
-    plain, online = (
-        filters.menu([PureDP(1.0)], epsilon=2.5, delta=1e-5, unit=16, points=256, online=one) for one in (False, True)
-    )
-    assert int(plain.budget) == int(online.budget)
-    for mine, other in ((plain, online), (online, plain)):
-        assert mine.update(0, mine.init())[0]
-        assert refused(mine, 0, other.init())
 
 
 def test_of_mapped_budgets_each_account_is_refused_by_itself():
@@ -285,12 +282,12 @@ INDIVIDUAL = {
 def test_per_example_accounts_have_one_mark_and_nobody_takes_part_in_foreign_ones(name):
     make, step = INDIVIDUAL[name], PoissonSampled(Gaussian(5.0), 0.1) if name != "any" else Gaussian(5.0)
     ledger, norms = make(1.0, 4), np.full(4, 0.5, np.float32)
-    state = ledger.init()
+    state, foreign = ledger.init(), make(2.0, 4).init()
     sizes = [leaf.size for leaf in jax.tree.leaves(state)]
     assert sizes.count(1) == 1, "one mark for everybody"
-    foreign = make(2.0, 4).init()
-    for run in (ledger.update, lambda *given: jax.jit(lambda state: ledger.update(*given[:2], state))(given[2])):
-        takes_part, after = run(step, norms, foreign)
+    update = functools.partial(ledger.update, step, norms)
+    for run in (update, jax.jit(update)):
+        takes_part, after = run(foreign)
         assert not takes_part.any()
         chex.assert_trees_all_equal(after, foreign)
     # Flags that another filter left say nothing.

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, Ledger, filters
-from jaxacct.ledger.errors import (
-    LedgerBusy,
-    LedgerCorrupted,
-    LedgerError,
-    LedgerMismatch,
-    LedgerMissing,
-    LedgerTampered,
-    LedgerTooNew,
-)
+from jaxacct.ledger import errors
+from jaxacct.ledger.errors import LedgerCorrupted, LedgerError, LedgerMissing, LedgerTampered
 
 LABEL = "first; :name %s größer ∞ 🙂"
 
@@ -33,7 +26,7 @@ def test_a_ledger_is_made_only_where_it_should_be_and_keeps_its_filter(store):
         Ledger(store.place, filters.zcdp(0.5), create=True)
     assert Ledger(store.place, filters.zcdp(0.5), create=False).head == made.head
     for other in (filters.zcdp(0.5 + 2**-50), filters.gdp(1.0), filters.pure_dp(1.0)):
-        with pytest.raises(LedgerMismatch, match="filter must be the one"):
+        with pytest.raises(errors.LedgerMismatch, match="filter must be the one"):
             Ledger(store.place, other)
 
 
@@ -123,11 +116,8 @@ def test_a_store_that_was_set_back_is_found_by_whoever_was_there(store):
     assert ledger.request(0.5)
     head = ledger.head
     with store.unguarded():
-        store.run(
-            "DELETE FROM jaxacct_records WHERE seq = 2",
-            "DELETE FROM jaxacct_head",
-            "INSERT INTO jaxacct_head SELECT * FROM kept",
-        )
+        store.run("DELETE FROM jaxacct_records WHERE seq = 2")
+        store.run("DELETE FROM jaxacct_head", "INSERT INTO jaxacct_head SELECT * FROM kept")
     with pytest.raises(LedgerTampered, match="no longer holds record 2"):
         ledger.request(0.5)
     assert Ledger(store.place).verify().admitted == 1  # nobody else can tell without a head
@@ -148,7 +138,7 @@ def test_a_lock_is_waited_for_and_then_given_up(store):
     ledger.request(0.25)
     with store.locked() as let_go:
         assert ledger.spent() == pytest.approx(0.25)  # readers go on
-        with pytest.raises(LedgerBusy):
+        with pytest.raises(errors.LedgerBusy):
             ledger.request(0.25)
         patient = Ledger(store.place, timeout=60.0)
         threading.Timer(0.3, let_go).start()
@@ -161,7 +151,7 @@ def test_a_newer_schema_is_refused_and_a_head_that_is_gone_is_named(store):
     ledger.request(0.25)
     store.run("UPDATE jaxacct_schema SET version = 4")
     for use in (lambda: Ledger(store.place), lambda: ledger.request(0.1), lambda: ledger.released(1), ledger.verify):
-        with pytest.raises(LedgerTooNew, match=r"has schema 4.*install a newer"):
+        with pytest.raises(errors.LedgerTooNew, match=r"has schema 4.*install a newer"):
             use()
     store.run("UPDATE jaxacct_schema SET version = 3")
     assert ledger.verify().admitted == 1

@@ -75,10 +75,6 @@ def test_steps_have_the_law_of_the_path_and_end_alike_whatever_budget_lies_betwe
     )
 
 
-def test_the_two_sample_test_would_notice_six_per_cent_less_noise():
-    assert stats.ks_2samp(sample("brownian", 2)[:, 0] - 3.0, 0.94 * (sample("brownian", 4)[:, 0] - 3.0)).pvalue < 1e-3
-
-
 def test_laplace_reduction_is_laplace_at_every_budget_and_its_increments_are_independent():
     noise = sample("laplace", 5) - 3.0
     for column, budget in zip(noise.T, BUDGETS, strict=True):

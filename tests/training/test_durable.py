@@ -81,11 +81,9 @@ def test_no_key_and_nothing_of_one_is_on_the_disk(tmp_path):
         assert word.tobytes().hex().encode() not in written
 
 
-@pytest.mark.parametrize(
-    ("good", "keys"),
-    [(1, lambda attempt: seeded_keys(5)), (2, lambda attempt: attempt_keys(seeded_keys(5), min(attempt, 1)))],
-)
-def test_a_resumed_run_refuses_the_roots_of_an_earlier_attempt(tmp_path, good, keys):
+@pytest.mark.parametrize("good", [1, 2])
+def test_a_resumed_run_refuses_the_roots_of_an_earlier_attempt(tmp_path, good):
+    keys = lambda attempt: attempt_keys(seeded_keys(5), min(attempt, good - 1))  # noqa: E731
     for _ in range(good):
         with opened(tmp_path, keys=keys) as run:
             advance(run, run.state, 1)
@@ -287,35 +285,20 @@ def test_a_fork_may_not_spend_from_its_parent_s_journal(tmp_path, monkeypatch):
     assert held(tmp_path / "journal") == [{"kind": "x"}]
 
 
-def charge_of(raw, last):
-    """Where a journal's record of a charge, the first or last one, begins and ends."""
-    at = raw.rindex(b'"kind":"charge"') if last else raw.index(b'"kind":"charge"')
-    return raw.rindex(b'{"seal"', 0, at), raw.index(b"\n", at)
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["of a checkpoint", "of no checkpoint"])
-def test_a_run_is_not_resumed_from_a_journal_with_other_or_fewer_charges_than_were_written(tmp_path, known):
+def test_a_run_is_not_resumed_from_a_journal_with_other_or_fewer_charges_than_were_written(tmp_path):
     path = tmp_path / "journal"
     with opened(tmp_path):
         pass
-    older = path.read_bytes()
-    if known:
-        whole = written(tmp_path)
-    else:
-        with opened(tmp_path) as run:
-            advance(run, run.state, 3)
-        whole = path.read_bytes()
+    older, whole = path.read_bytes(), written(tmp_path)
     lines = whole.splitlines(keepends=True)  # two of them count the records
-    begin, end = charge_of(whole, last=not known)
     damaged = [
         whole.replace(b'"sigma":2.0', b'"sigma":9.0', 1),
         b"".join(lines[:5] + lines[6:]),
         b"".join([*lines[:5], lines[6], lines[5], *lines[7:]]),
         b"".join(lines[:-3]),
         b"",
-        *(whole[:begin], whole[: begin + 50], whole[:end], whole[:end] + b"x", whole[:end] + b"x\n"),
     ]
-    for broken, message in [*((one, "is damaged at") for one in damaged), *([(older, "is behind check")] * known)]:
+    for broken, message in [*((one, "is damaged at") for one in damaged), (older, "is behind check")]:
         path.write_bytes(broken)
         with pytest.raises(ValueError, match=message), opened(tmp_path):
             pass
@@ -326,7 +309,7 @@ def test_a_run_is_not_resumed_from_a_journal_with_other_or_fewer_charges_than_we
     assert not path.exists()
     path.write_bytes(whole)  # the copy put back: all is well
     with opened(tmp_path) as run:
-        assert len(run.records) == (6 if known else 3)
+        assert len(run.records) == 6
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
@@ -377,8 +360,6 @@ def test_settings_must_stay_and_the_history_comes_back(tmp_path):
         settings = json.loads((tmp_path / "journal").read_text().splitlines()[2])["record"]["settings"]
         assert settings["epsilon"] == float(FILTER.guarantee.epsilon(1e-5))
         assert (settings["delta"], settings["relation"], settings["filter"]) == (1e-5, "add_or_remove", repr(FILTER))
-    with (
-        pytest.raises(ValueError, match="delta must stay 1e-05"),
-        opened(tmp_path, **options | {"settings": {"delta": 1e-3}}),
-    ):
+    other = options | {"settings": {"delta": 1e-3}}
+    with pytest.raises(ValueError, match="delta must stay 1e-05"), opened(tmp_path, **other):
         pass

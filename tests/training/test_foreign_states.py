@@ -88,25 +88,16 @@ def test_an_epoch_goes_on_with_its_batches_in_pieces_of_any_size_and_is_paid_for
 
 @pytest.mark.parametrize("name", ["shuffled", "a coin a step"])
 def test_another_filter_refuses_the_state_also_in_the_middle_of_an_epoch_and_fit_says_why(name):
-    other = filters.gdp_residue(1.0, 1e-6)
-    make = {
-        "shuffled": lambda ledger: sampled(SHUFFLED, ledger),
-        "a coin a step": lambda ledger: make_step(loss, SGD, ledger, SCHEDULE, clip_norm=1.0, physical_batch=8),
-    }[name]
-    state, _ = make(FILTER)(start(), DATA)
-    assert refused(make(other), state)
+    ledger = filters.gdp_residue(0.1, 1e-6)
+    own = make_step(loss, SGD, ledger, SCHEDULE, clip_norm=1.0, physical_batch=8)
+    other = sampled(SHUFFLED, ledger) if name == "shuffled" else own
+    state, _ = step_of(name)(start(), DATA)
+    assert refused(other, state)
     with pytest.raises(ValueError, match="state must be one of the step's own filter and sampler"):
-        training.fit(make(other), state, DATA, steps=5, evaluate=lambda params: 0.0)
-
-
-def test_an_epoch_that_another_filter_paid_for_is_not_gone_on_with_under_a_fresh_account():
-    """Else all its later batches run under a budget that holds none of them, and nothing of it is spent."""
-    ledgers = filters.gdp_residue(1.2, 1e-6), filters.gdp_residue(0.1, 1e-6)
-    first, second = (sampled(SHUFFLED, ledger) for ledger in ledgers)
-    state, _ = first(start(ledgers[0]), DATA)
-    for step in (1, 7, 8):
-        changed = state._replace(filter_state=ledgers[1].init(), step=jnp.int32(step))
-        assert refused(second, changed), step
+        training.fit(other, state, DATA, steps=5, evaluate=lambda params: 0.0)
+    # Nor is an epoch that another filter paid for gone on with under a fresh account: nothing of it would be spent.
+    for step in (1, 7, 8) if name == "shuffled" else ():
+        assert refused(other, state._replace(filter_state=ledger.init(), step=jnp.int32(step))), step
 
 
 def test_a_run_goes_on_under_a_lowered_budget_once_its_account_was_taken_over():
@@ -157,19 +148,13 @@ def test_an_individual_step_leaves_foreign_accounts_alone():
     assert refused(step, start(make(0.04)))
 
 
-def test_a_durable_run_names_a_state_of_another_filter(tmp_path):
-    split = training.make_step(loss, SGD, filters.gdp(1.0), training.schedules.constant(4.0, 1.0, 9), clip_norm=1.0)
-    with (
-        pytest.raises(ValueError, match="state must be one of this filter"),
-        training.durable_run(tmp_path, split, start(filters.gdp(2.0)), filters.gdp(1.0)),
-    ):
-        pass
-
-
 def test_a_durable_run_that_took_an_account_over_keeps_it_before_its_first_charge(tmp_path):
-    """Also where the program that resumes it begins with a fresh account."""
+    """Also where the program that resumes it begins with a fresh account; one of another filter is named."""
     high, low = filters.gdp(2.0), filters.gdp(1.0)
-    split = training.make_step(loss, SGD, low, training.schedules.constant(4.0, 1.0, 9), clip_norm=1.0)
+    split = make_step(loss, SGD, low, training.schedules.constant(4.0, 1.0, 9), clip_norm=1.0)
+    foreign = training.durable_run(tmp_path / "other", split, start(high), low)
+    with pytest.raises(ValueError, match="state must be one of this filter"), foreign:
+        pass
     account = high.update(0.9, high.init())[1]
     begun = start(low)._replace(filter_state=filters.lower_budget(high, account, low))
     for state in (begun, start(low)):

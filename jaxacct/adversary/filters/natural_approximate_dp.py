@@ -76,9 +76,11 @@ class NaturalApproximateDPFilter(BaseFilter):
         law = on_grid(query, self.grid, self.relation, symmetric=True)
         return unchecked(SymmetricLaw, **vars(law))
 
+    @in_float64
     def _after(self, query: Query, state: ComposedState) -> tuple[Array, ComposedState]:
         law = query if isinstance(query, SymmetricLaw) and query.grid == self.grid else self.prepare(query)
-        return _update(law, state, self.parameters, self.grid)
+        epsilon, delta, rounds = self.parameters
+        return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=self.grid))
 
     def _spent(self, state: ComposedState) -> Array:
         """delta(epsilon) of what ran."""
@@ -91,14 +93,6 @@ class NaturalApproximateDPFilter(BaseFilter):
 
     def _fraction(self, state: ComposedState) -> Array:
         return inflated(self._spent(state) / self.parameters[1], 2.0**-50)
-
-
-@in_float64
-def _update(
-    law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
-) -> tuple[Array, ComposedState]:
-    epsilon, delta, rounds = parameters
-    return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=grid))
 
 
 @hosted(static=("rounds", "grid"))
