@@ -83,11 +83,8 @@ def integrand(sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: A
     terms, error = _cut_off(plain, whole)
     nodes = terms.shape[-1]
     phase = xp.exp(-1j * _frequencies(nodes, spacing) * (plan.epsilon - whole.mean[-1])[:, None])
-    if (
-        array_module(spacing) is np
-        and len(sides) == 1
-        and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all()
-    ):
+    alone = array_module(spacing) is np and len(sides) == 1
+    if alone and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all():
         return _integrand(whole, theta, spacing, terms, error, tilts, moments)
     limit = _limit(plain.errors[-1], checked(nodes), plan, spacing)
     band = one_sided(theta, spacing, limit, nodes)
