@@ -16,13 +16,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import no_less
 from jaxacct.filters.prices.menu import menu
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS
-from jaxacct.training.schedules import Schedule, constant, least_float32
+from jaxacct.training.schedules import Schedule, constant
 
 if TYPE_CHECKING:
     from jaxacct.mechanisms.base import Mechanism
@@ -102,5 +103,5 @@ def sampler(mechanism: Mechanism, size: int, *, piece: int = 256) -> Sampler:
         sample = in_lanes(valid, lanes, piece)
         return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
-    least_noise = least_float32(float(drawn.moved * noise))
+    least_noise = float(no_less(drawn.moved * noise))
     return Sampler(mechanism, drawn.steps, size, drawn.places, float(drawn.expected), least_noise, draw)

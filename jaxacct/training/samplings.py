@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float32 import no_more
 from jaxacct.mechanisms import (
     Gaussian,
     PoissonSampled,
@@ -98,13 +99,13 @@ def _permuted(key: jax.Array, size: int) -> jax.Array:
 
 
 def _poisson(mechanism: PoissonSampled, size: int) -> Draw:
-    rate = _below(mechanism.rate)
-    return Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, float(rate) * size)
+    rate = float(no_more(mechanism.rate))  # a smaller rate costs no more
+    return Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, rate * size)
 
 
 def _truncated(mechanism: TruncatedPoisson, size: int) -> Draw:
     _check_size(size, "records", mechanism.records)
-    rate, largest = _below(mechanism.rate), _whole(mechanism.largest)
+    rate, largest = float(no_more(mechanism.rate)), _whole(mechanism.largest)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
         coins, order = jax.random.split(key)
@@ -114,7 +115,7 @@ def _truncated(mechanism: TruncatedPoisson, size: int) -> Draw:
         kept = order[jnp.argsort(~heads[order], stable=True)[:largest]]
         return kept, heads[kept]
 
-    return Draw(places, largest, float(rate) * size)
+    return Draw(places, largest, rate * size)
 
 
 def _without_replacement(mechanism: SampledWithoutReplacement, size: int) -> Draw:
@@ -155,14 +156,6 @@ def _shuffled(mechanism: Shuffled, size: int) -> Draw:
         return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
 
     return Draw(places, batch, size / batches, steps=batches)
-
-
-def _below(rate: ArrayLike) -> np.float32:
-    """The largest float32 that is no larger: a smaller rate costs no more."""
-    wide = float(np.asarray(rate))
-    found = np.float32(wide)
-    # As float64s: NumPy compares a float32 with a Python float as float32s.
-    return found if float(found) <= wide else np.nextafter(found, np.float32(0.0))
 
 
 def _whole(value: ArrayLike) -> int:

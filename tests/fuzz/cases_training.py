@@ -43,7 +43,7 @@ STEP = {
     "donate": False, "size": None,
 }  # fmt: skip
 OF_LOSS = {"loss": loss, "params": PARAMS, "data": (X, Y)}
-OWN = training.Budget(BUDGET, PLAN, "divergence")
+OWN = training.Budget(BUDGET, PLAN)
 TOTAL, WHOLE = training.empty_sum(PARAMS, 3), np.ones(3, bool)
 case = functools.partial(common.case, tried=[*VALUES, *TREES])
 

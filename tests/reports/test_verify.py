@@ -91,7 +91,7 @@ def test_a_filter_of_any_kind_is_asked_again(tmp_path, filter):
     with training.durable_run(tmp_path / "run", step, state, filter) as run:
         training.fit(run.step, run.state, DATA, steps=5, evaluate=lambda params: 0.5)
     assert verify(tmp_path / "run").holds
-    plan = training.Budget(filter, training.schedules.constant(8.0, 1.0, 5), "of its own")
+    plan = training.Budget(filter, training.schedules.constant(8.0, 1.0, 5))
     found = verify(without_journal(ran(tmp_path / "reported", steps=(5,), plan=plan), tmp_path))
     assert found.holds, found.text
 

@@ -198,7 +198,7 @@ def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mis
 def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
     state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
     outcome = training.FitResult(state, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
-    budget = training.Budget(BUDGET, PLAN, "mu")
+    budget = training.Budget(BUDGET, PLAN)
     report = training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=True)
     assert report["seeded"] is True
     assert "not private" in " ".join(report["notes"])

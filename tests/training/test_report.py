@@ -122,7 +122,7 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     assert set(report["history"]) == history
     assert set(report) == {
         "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
-        "adaptive_schedule", "budget", "budget_unit", "drawn", "filter", "made", "notes", "report", "history",
+        "adaptive_schedule", "budget", "drawn", "filter", "made", "notes", "report", "history",
         "evaluations",
     }  # fmt: skip
     assert any("not private to anyone who knows or guesses its seed" in note for note in report["notes"])
@@ -141,7 +141,7 @@ def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp
     own, schedule = filters.renyi(2.0, 1e-5, order=8.0), schedules.constant(4.0, 0.1, 3)
     run = outcome([record(number, 4.0) for number in (1, 2, 3)])
     about = {"delta": 1e-5, "data": {}, "settings": {}, "seeded": False}  # nothing has to be said of itself
-    report = make_report(run, Budget(own, schedule, "divergence"), **about)
+    report = make_report(run, Budget(own, schedule), **about)
     assert report["report"]["epsilon"] == float(own.guarantee.epsilon(1e-5))
     titles, save = [], Figure.savefig
 
@@ -153,7 +153,7 @@ def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp
     monkeypatch.setitem(report["privacy"]["filter"], "epsilon", 1.2341)
     write_report(report, tmp_path, own)
     assert titles == ["data, renyi filter: epsilon 1.24 at delta 1e-05"]  # rounded up
-    with pytest.raises(ValueError, match=r"from plan_budget, or Budget\(filter, schedule, unit\) of a filter of"):
+    with pytest.raises(ValueError, match=r"from plan_budget, or Budget\(filter, schedule\) of a filter of"):
         full_report(own, run)
 
 
