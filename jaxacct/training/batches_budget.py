@@ -15,7 +15,7 @@ from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training.samplers import Sampler, sampler
-from jaxacct.training.samplings import SAMPLINGS, batches_of_run
+from jaxacct.training.samplings import SAMPLINGS, steps_of_run
 
 # Of noise: above the calibrated one the filter's own least is sought in such steps, as finely, and no further.
 _STEP, _PRECISION, _MOST_RAISED = 1.03, 0.002, 2.0
@@ -62,13 +62,15 @@ def plan_batches(
         _validate.whole(largest=largest)
         if sampling != "truncated":
             raise ValueError(f"largest is for sampling 'truncated', got {largest} with {sampling!r}")
-    records, batches = int(size), batches_of_run(sampling, rate)
-    if batches > records:
-        raise ValueError(f"rate must be at least 1 / size, {1 / records:g}, for sampling {sampling!r}, got {rate:g}")
-    runs = -(-steps // batches)
+    records = int(size)
 
     def make(noise: ArrayLike) -> Mechanism:
         return SAMPLINGS[sampling].make(noise, rate, records, largest)
+
+    batches = steps_of_run(make(1.0))
+    if batches > records:
+        raise ValueError(f"rate must be at least 1 / size, {1 / records:g}, for sampling {sampling!r}, got {rate:g}")
+    runs = -(-steps // batches)
 
     def fitting(noise: float) -> tuple[Sampler, TableFilter, int] | None:
         found = sampler(make(float(no_less(noise))), records, piece=min(int(piece), records))

@@ -36,14 +36,12 @@ class Draw(NamedTuple):
             all examples.
         places: of a batch, static.
         expected: size of a batch.
-        steps: training steps in one run of the mechanism.
         moved: how far one record moves the sum, in clip norms.
     """
 
     who: Callable[[jax.Array, jax.Array], tuple[jax.Array | None, jax.Array]]
     places: int
     expected: float
-    steps: int = 1
     moved: float = 1.0
 
 
@@ -54,18 +52,16 @@ class Sampling(NamedTuple):
         kind: the type of its mechanisms.
         make: ``make(noise, rate, records, largest)``, a mechanism for noise in clip norms.
         draw: ``draw(mechanism, size)``, the `Draw` of a mechanism of that type.
-        in_epochs: whether one run of the mechanism is an epoch of 1 / rate batches.
     """
 
     kind: type[Mechanism]
     make: Callable[[ArrayLike, float, int, int | None], Mechanism]
     draw: Callable[[Any, int], Draw]
-    in_epochs: bool = False
 
 
-def batches_of_run(sampling: str, rate: float) -> int:
-    """How many training steps one run of the mechanism is: the batches of an epoch, or 1."""
-    return _batches(rate) if SAMPLINGS[sampling].in_epochs else 1
+def steps_of_run(mechanism: Mechanism) -> int:
+    """How many training steps one run of a mechanism is: the batches of an epoch, or 1."""
+    return _whole(getattr(mechanism, "batches", 1))
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
@@ -144,7 +140,7 @@ def _allocated(mechanism: RandomAllocation, size: int) -> Draw:
         step = step.astype(jnp.int32)
         return None, jnp.any(jnp.stack([one == step for one in chosen]), 0)
 
-    return Draw(places, size, size * participations / batches, steps=batches)
+    return Draw(places, size, size * participations / batches)
 
 
 def _shuffled(mechanism: Shuffled, size: int) -> Draw:
@@ -155,7 +151,7 @@ def _shuffled(mechanism: Shuffled, size: int) -> Draw:
         at = step.astype(jnp.int32) * batch + jnp.arange(batch, dtype=jnp.int32)
         return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
 
-    return Draw(places, batch, size / batches, steps=batches)
+    return Draw(places, batch, size / batches)
 
 
 def _whole(value: ArrayLike) -> int:
@@ -206,9 +202,9 @@ SAMPLINGS: dict[str, Sampling] = {
     ),
     # The examples that drew it among the 1 / rate batches, rounded, of an epoch.
     "allocation": Sampling(
-        RandomAllocation, lambda noise, rate, *_: RandomAllocation(Gaussian(noise), _batches(rate)), _allocated, True
+        RandomAllocation, lambda noise, rate, *_: RandomAllocation(Gaussian(noise), _batches(rate)), _allocated
     ),
     # A part of the shuffled examples, 1 / rate parts an epoch: as costly as an order that everyone knows.
-    "shuffled": Sampling(Shuffled, lambda noise, rate, *_: Shuffled(Gaussian(noise), _batches(rate)), _shuffled, True),
+    "shuffled": Sampling(Shuffled, lambda noise, rate, *_: Shuffled(Gaussian(noise), _batches(rate)), _shuffled),
 }
 """The ways to draw batches, by their names: whoever adds one adds a line here, and its draw above."""
