@@ -20,7 +20,7 @@ from jaxacct.training import (
 from jaxacct.training.schedules import constant
 from tests.training.small import bits
 
-PARAMS = {"a": jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)}
+PARAMS = {"a": jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3), "nothing": jnp.zeros((0, 2))}
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)), jnp.float32)
 VALID = jnp.arange(12) < 7
 

@@ -151,21 +151,3 @@ def test_every_maker_of_steps_refuses_a_clip_norm_that_gradients_do_not_survive(
     for make in makers:
         with pytest.raises(ValueError, match="clip_norm must be"):
             make()
-
-
-SIZED_ZERO = {"w": jnp.zeros(3), "n": jnp.zeros((0,)), "m": jnp.zeros((2, 0, 3))}
-
-
-def test_parameters_of_size_0_take_part_in_every_kind_of_step():
-    loss = lambda params, row: jnp.sum(params["w"] * row) + jnp.sum(params["n"]) + jnp.sum(params["m"])  # noqa: E731
-    release = training.noisy_gradient(loss, SIZED_ZERO, X, STEP, sigma=1.0, rate=0.5, clip_norm=1.0)
-    assert jax.tree.map(jnp.shape, release) == {"w": (3,), "n": (0,), "m": (2, 0, 3)}
-    sgd, plan = optax.sgd(0.1), training.schedules.constant(1.0, 1.0, 3)
-    state = training.init_state(SIZED_ZERO, sgd, filters.gdp(2.0), plan, ROOTS)
-    after, report = training.make_step(loss, sgd, filters.gdp(2.0), plan, clip_norm=1.0)(state, X)
-    assert bool(report.admitted)
-    assert np.isfinite(after.params["w"]).all()
-    private = training.filtered_aggregate(filters.gdp(2.0), plan, ROOTS, clip_norm=1.0, size=4)
-    gradients = training.per_example_gradients(loss, SIZED_ZERO, X)
-    update, _ = private.update(gradients, private.init(SIZED_ZERO), SIZED_ZERO)
-    assert jax.tree.map(jnp.shape, update) == {"w": (3,), "n": (0,), "m": (2, 0, 3)}

@@ -147,16 +147,6 @@ def test_a_transformation_refuses_a_foreign_account_and_is_not_halted_by_it():
     assert np.any(high.update(rows, state, params)[0]["w"])
 
 
-def test_an_individual_step_leaves_foreign_accounts_alone():
-    make = lambda budget: filters.per_example(filters.approximate_gdp(budget), examples=SIZE)  # noqa: E731
-    plan = training.schedules.constant(2.0, 0.1, 9)
-    step = make_step(loss, SGD, make(0.02), plan, clip_norm=1.0, physical_batch=8)
-    state, report = step(start(make(0.02)), DATA)
-    assert float(report.gradient_norm) > 0
-    assert int(state.step) == 1
-    assert refused(step, start(make(0.04)))
-
-
 def test_a_durable_run_names_a_state_of_another_filter(tmp_path):
     split = training.make_step(loss, SGD, filters.gdp(1.0), training.schedules.constant(4.0, 1.0, 9), clip_norm=1.0)
     with (

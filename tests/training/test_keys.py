@@ -132,16 +132,6 @@ def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
         assert type(jax.tree.unflatten(structure, leaves)) is type(keys)
 
 
-def test_roots_come_back_from_a_checkpoint_as_roots(tmp_path):
-    checkpoint = pytest.importorskip("orbax.checkpoint")
-    with checkpoint.StandardCheckpointer() as saver:
-        saver.save(tmp_path / "roots", ROOTS)
-        saver.wait_until_finished()
-        found = saver.restore(tmp_path / "roots", jax.eval_shape(lambda: ROOTS))
-    assert isinstance(found, training.RootKeys)
-    assert words_of(training.step_keys(found, 0)) == words_of(STEP)
-
-
 def states():
     aggregate = training.filtered_aggregate(BUDGET, PLAN, ROOTS, clip_norm=1.0, size=4)
     state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)

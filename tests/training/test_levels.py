@@ -51,10 +51,3 @@ def test_what_no_level_dominates_is_refused_and_leaves_the_state(menu):
         admitted, after = update(jnp.float32(sigma), jnp.float32(asked), state)
         assert not bool(admitted)
         assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.array_equal(a, b), after, state)))
-
-
-def test_the_guarantee_and_the_numbers_are_the_inner_filters():
-    assert float(LEVELS.guarantee.epsilon(1e-5)) == float(INNER.guarantee.epsilon(1e-5))
-    state = LEVELS.init()
-    assert float(LEVELS.spent(state)) == float(LEVELS.fraction(state)) == 0.0
-    assert float(LEVELS.remaining(state)) == 1.0
