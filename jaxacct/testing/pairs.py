@@ -11,7 +11,8 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._types import PyTree
 
-RELATIONS = "add_or_remove", "replace", "replace_special"
+_WORDS = {"add_or_remove": "is added", "replace": "replaces another", "replace_special": "stands for nothing"}
+RELATIONS = tuple(_WORDS)
 
 
 class Neighbours(NamedTuple):
@@ -32,7 +33,7 @@ def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = 
     """Pairs of neighbours made of ``data``.
 
     Under ``add_or_remove`` a record comes or goes last, so that no other record changes its row; under ``replace`` one
-    is exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
+    is exchanged, in one row after the other; under ``replace_special`` it is ``null`` in one of the two.
 
     Args:
         data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
@@ -50,25 +51,21 @@ def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = 
         raise ValueError(f"data must hold arrays of one length above 1, got lengths {sorted(lengths)}")
     if (relation == "replace_special") == (null is None):
         raise ValueError(f"null must be given for replace_special, and for it alone, got {relation!r} and {null!r:.80}")
-    count = lengths.pop()
-    made, crowds = _records(data), _records(data, seed=1)
+    count, words = lengths.pop(), _WORDS[relation]
+
+    def both(held: PyTree, place: int, row: PyTree) -> tuple[PyTree, PyTree]:
+        if relation == "add_or_remove":
+            return held, _append(held, row)
+        return held if null is None else _put(held, place, null), _put(held, place, row)
+
+    rows, places = _records(data), itertools.cycle(reversed(range(count)))
+    tried = [(f"{name} {words}", data, next(places), row) for name, row in rows.items()]
+    tried += [(f"a record {words} in a crowd of copies", *one) for one in _crowds(_records(data, seed=1), count)]
+    pairs = [Neighbours(name, *both(held, place, row)) for name, held, place, row in tried]
     if relation == "add_or_remove":
-        pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
         # What is padded or cut to a multiple may change with one record less, and not with one more.
         pairs.append(Neighbours("the last record is taken away", data, jax.tree.map(lambda leaf: leaf[:-1], data)))
-        more = [(crowd, _append(crowd, row), "is added to") for crowd, row in _crowds(crowds, count)]
-    elif relation == "replace_special":
-        base = _put(data, -1, null)
-        pairs = [Neighbours(f"{name} stands for nothing", base, _put(data, -1, row)) for name, row in made.items()]
-        more = [(_put(crowd, -1, null), _put(crowd, -1, row), "is added to") for crowd, row in _crowds(crowds, count)]
-    else:
-        one = next(iter(made.values()))
-        pairs = [
-            Neighbours(f"{name} replaces another in row {place}", _put(data, place, one), _put(data, place, row))
-            for (name, row), place in zip(list(made.items())[1:], itertools.cycle(reversed(range(count))))
-        ]
-        more = [(crowd, _put(crowd, -1, row), "replaces one of") for crowd, row in _crowds(crowds, count)]
-    return [*pairs, *(Neighbours(f"a record {verb} a crowd of copies", *both) for *both, verb in more)]
+    return pairs
 
 
 def _records(data: PyTree, seed: int = 0) -> dict[str, PyTree]:
@@ -102,11 +99,11 @@ def _records(data: PyTree, seed: int = 0) -> dict[str, PyTree]:
     return made
 
 
-def _crowds(records: dict[str, PyTree], count: int) -> list[tuple[PyTree, PyTree]]:
-    """Copies of one record, and another one that may pull against them all."""
+def _crowds(records: dict[str, PyTree], count: int) -> list[tuple[PyTree, int, PyTree]]:
+    """Copies of one record, the place of the last, and another record that may pull against them all."""
     rows = [row for name, row in records.items() if "0 times" in name]
     return [
-        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), other)
+        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), -1, other)
         for one, other in itertools.permutations(rows[:5], 2)
     ]
 

@@ -26,9 +26,6 @@ CONVOLUTIONS = [
         "padding": [(1, 0), (2, 2)], "window_strides": (2, 1), "feature_group_count": 2}),
     ((1, 10, 9, 2), (3, 3, 2, 5), ONE | {
         "padding": [(-1, 3), (0, -1)], "rhs_dilation": (2, 1), "lhs_dilation": (1, 2)}),
-    pytest.param((1, 8, 8, 3), (3, 3, 3, 4), ONE | {"padding": "SAME"}, marks=pytest.mark.slow),  # the others hold it
-    pytest.param(
-        (1, 6, 6, 3), (1, 1, 3, 4), ONE | {"padding": "VALID", "window_strides": (2, 2)}, marks=pytest.mark.slow),
 ]  # fmt: skip
 
 

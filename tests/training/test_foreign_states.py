@@ -5,28 +5,21 @@ from __future__ import annotations
 import functools
 
 import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, RandomAllocation, Shuffled, filters, training
 from jaxacct.training import make_step, sampler
+from tests.training.small import DATA, PARAMS, SGD, loss
 
-SIZE = 40
-DATA = jnp.asarray(np.random.default_rng(0).standard_normal((SIZE, 2)), jnp.float32)
-SGD, SCHEDULE = optax.sgd(0.1), training.schedules.constant(4.0, 1.0, 30)
+SIZE, SCHEDULE = len(DATA), training.schedules.constant(4.0, 1.0, 30)
 FILTER = filters.gdp_residue(1.2, 1e-6)
 SHUFFLED = Shuffled(Gaussian(4.0), 8)
 
 
-def loss(params, example):
-    return jnp.sum((params["w"] - example) ** 2)
-
-
 def start(ledger=FILTER):
-    return training.init_state({"w": jnp.zeros(2)}, SGD, ledger, SCHEDULE, training.seeded_keys(1))
+    return training.init_state(PARAMS, SGD, ledger, SCHEDULE, training.seeded_keys(1))
 
 
 def sampled(mechanism, ledger=FILTER, size=SIZE, piece=8):
@@ -121,39 +114,17 @@ def test_a_run_goes_on_under_a_lowered_budget_once_its_account_was_taken_over():
     assert float(report.spent) == pytest.approx(0.25 * np.sqrt(2), rel=1e-6)
 
 
-def test_a_scan_stops_at_a_foreign_state_and_a_halted_run_is_no_foreign_one():
-    step, other = sampled(SHUFFLED), sampled(PoissonSampled(Gaussian(4.0), 0.1))
-    state, _ = other(start(), DATA)
-    end, reports = jax.jit(lambda s: jax.lax.scan(lambda s, _: step(s, DATA), s, None, length=3))(state)
-    assert not reports.admitted.any()
-    assert reports.foreign.all()
-    chex.assert_trees_all_equal(end, state)
-    halted = state._replace(halted=jnp.bool_(True))
-    _, report = other(halted, DATA)
-    assert not report.admitted
-    assert not report.foreign
-
-
 def test_a_transformation_refuses_a_foreign_account_and_is_not_halted_by_it():
     make = lambda mu: training.filtered_aggregate(  # noqa: E731
         filters.gdp(mu), training.schedules.constant(4.0, 1.0, 9), training.seeded_keys(0), clip_norm=1.0, size=SIZE
     )
-    params, rows = {"w": jnp.zeros(2)}, {"w": DATA}
+    params, rows = {"w": jnp.zeros(3)}, {"w": DATA}
     low, high = make(1.0), make(2.0)
     state = high.init(params)
     updates, after = low.update(rows, state, params)
     assert not np.any(updates["w"])
     chex.assert_trees_all_equal(after, state)
     assert np.any(high.update(rows, state, params)[0]["w"])
-
-
-def test_a_durable_run_names_a_state_of_another_filter(tmp_path):
-    split = training.make_step(loss, SGD, filters.gdp(1.0), training.schedules.constant(4.0, 1.0, 9), clip_norm=1.0)
-    with (
-        pytest.raises(ValueError, match="state must be one of this filter"),
-        training.durable_run(tmp_path, split, start(filters.gdp(2.0)), filters.gdp(1.0)),
-    ):
-        pass
 
 
 def test_a_durable_run_that_took_an_account_over_keeps_it_before_its_first_charge(tmp_path):

@@ -1,6 +1,5 @@
 """Roots and step keys: the wrong kind is refused, both are pytrees, and no text shows a word of them."""
 
-import json
 import re
 
 import jax
@@ -10,18 +9,14 @@ import optax
 import pytest
 
 from jaxacct import filters, training
+from tests.training.small import DATA, PARAMS, SGD, loss
 
 ROOTS = training.seeded_keys(0xFEDCBA9876543210)
 STEP = training.step_keys(ROOTS, 0)
 SECURE = training.secure_keys()
-X = jnp.ones((4, 3))
-PARAMS = {"w": jnp.zeros(3)}
-SGD, BUDGET, PLAN = optax.sgd(0.1), filters.gdp(1.0), training.schedules.constant(2.0, 1.0, 3)
+X = DATA[:4]
+BUDGET, PLAN = filters.gdp(1.0), training.schedules.constant(2.0, 1.0, 3)
 ACCOUNTS = filters.per_example(filters.gdp(1.0), examples=4)
-
-
-def loss(params, row):
-    return jnp.sum(params["w"] * row)
 
 
 def noisy(keys):
@@ -183,16 +178,3 @@ def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mis
     with pytest.raises((ValueError, TypeError)) as caught:
         MISTAKES[mistake](wrong)
     assert not WORDS & set(re.findall(r"\d+", str(caught.value)))
-
-
-def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
-    state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
-    outcome = training.FitResult(state, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
-    budget = training.Budget(BUDGET, PLAN)
-    report = training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=True)
-    assert report["seeded"] is True
-    assert "not private" in " ".join(report["notes"])
-    assert not WORDS & set(re.findall(r"\d+", json.dumps(report)))
-    with pytest.raises(ValueError, match="seeded must be True or False, and no seed, got a int") as caught:
-        training.make_report(outcome, budget, delta=1e-5, data={}, settings={}, seeded=987654321)
-    assert "987654321" not in str(caught.value)

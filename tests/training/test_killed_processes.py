@@ -64,7 +64,7 @@ def lines(folder, index):
 
 
 def charges(folder):
-    text = (folder / "run" / "journal").read_bytes().splitlines()
+    text = (folder / "run" / "journal").read_bytes().splitlines()[2:]
     records = [json.loads(line)["record"] for line in text if line.startswith(b'{"seal"')]
     return [(str(one["attempt"]), str(one["step"])) for one in records if one["kind"] == "charge"]
 

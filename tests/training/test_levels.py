@@ -14,10 +14,6 @@ GAUSSIANS = (Gaussian(2.0), Gaussian(4.0))
 LEVELS = on_levels(INNER, GAUSSIANS)
 
 
-def sampled_menu():
-    return filters.gaussian_menu((2.0, 4.0), 0.1, sigmas=2)
-
-
 def update_of(levels):
     return jax.jit(lambda sigma, rate, state: levels.update(PoissonSampled(Gaussian(sigma), rate), state))
 
@@ -27,7 +23,7 @@ def menu(request):
     """A menu, its levels' compiled update, and its rate."""
     if request.param == "gaussians":
         return GAUSSIANS, update_of(LEVELS), 1.0
-    menu = sampled_menu()
+    menu = filters.gaussian_menu((2.0, 4.0), 0.1, sigmas=2)
     return menu, update_of(on_levels(INNER, menu)), 0.1
 
 

@@ -12,14 +12,10 @@ from jaxacct import Gaussian, PoissonSampled, RandomAllocation, filters, trainin
 from jaxacct.training.schedules import adaptive, constant
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N
+from tests.training.small import PARAMS, loss
 
 SGD, KEYS = optax.sgd(1.0), training.seeded_keys(5)
 DATA = jnp.asarray(np.random.default_rng(3).normal(size=(N, 3)), jnp.float32)
-PARAMS = {"w": jnp.zeros(3), "empty": jnp.zeros((0, 2))}
-
-
-def loss(params, row):
-    return jnp.sum((params["w"] - row) ** 2) + jnp.sum(params["empty"])
 
 
 @pytest.mark.parametrize("name", ["truncated", "with", "allocated"])

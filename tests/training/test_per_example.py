@@ -9,16 +9,7 @@ import optax
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.training import (
-    durable_run,
-    gradient_norms,
-    init_state,
-    make_step,
-    poisson_sample,
-    sampler,
-    seeded_keys,
-    step_keys,
-)
+from jaxacct.training import durable_run, init_state, make_step, poisson_sample, sampler, seeded_keys, step_keys
 from jaxacct.training.schedules import constant
 from tests.training.small import bits
 
@@ -94,12 +85,6 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
         # Before it was spent it did contribute: otherwise this would show nothing.
         after, again = (STEP(fresh._replace(step=jnp.int32(n)), data)[0] for data in (DATA, other))
         assert bits(after.params) != bits(again.params)
-
-
-def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
-    for piece in (SIZE, 16):
-        seen = np.asarray(jax.jit(lambda p, d: gradient_norms(loss, p, d, physical_batch=piece))(PARAMS, DATA))  # noqa: B023
-        np.testing.assert_allclose(seen, own_norms(PARAMS), rtol=1e-5)
 
 
 def test_the_norms_that_are_charged_may_be_the_callers_and_bound_the_contribution():

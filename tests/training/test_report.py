@@ -3,9 +3,7 @@
 import dataclasses
 import json
 
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from matplotlib.figure import Figure
 
@@ -27,6 +25,7 @@ from jaxacct.training import (
     table,
     write_report,
 )
+from tests.training.small import DATA, PARAMS, SGD, loss
 
 
 def record(step, sigma, rate=0.1):
@@ -55,6 +54,7 @@ def test_equal_steps_are_counted_together():
     whole = realised_mechanism([record(1, 2.0), record(2, 3.0), record(3, 2.0)])
     assert [int(steps) for _, steps in whole.parts()] == [2, 1]
     assert realised_mechanism([]) is None
+    assert full_report(plan(), outcome([], "interrupted"))["privacy"]["pld"]["epsilon"] == 0  # no step costs nothing
 
 
 @pytest.mark.slow
@@ -76,21 +76,6 @@ def test_a_fixed_schedule_gets_bounds_in_the_right_order():
     step = jaxacct.PoissonSampled(jaxacct.Gaussian(budget.schedule.planned[0][0]), 0.1)
     direct = jaxacct.epsilon(step, 1e-5, steps=20)
     assert rows["pld"]["epsilon"] == pytest.approx(float(direct.upper), rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "stopped", "words"),
-    [
-        ("adaptive", "budget spent", "diagnostic only: the schedule was adaptive"),
-        ("constant", "interrupted", "diagnostic only: stopped by hand"),
-    ],
-)
-def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped, words):
-    budget = plan(schedule=schedule)
-    rows = full_report(budget, outcome(follow(budget), stopped))["privacy"]
-    assert [rows[name]["is_bound"] for name in ("filter", "pld")] == [True, False]
-    assert rows["pld"]["label"] == words
-    assert full_report(budget, outcome([], "interrupted"))["privacy"]["pld"]["epsilon"] == 0  # no step costs nothing
 
 
 def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
@@ -125,6 +110,8 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
         "adaptive_schedule", "budget", "drawn", "filter", "made", "notes", "report", "history",
         "evaluations",
     }  # fmt: skip
+    with pytest.raises(ValueError, match=r"seeded must be True or False, and no seed, got a int$"):
+        full_report(budget, outcome(follow(budget)), seeded=987654321)
     assert any("not private to anyone who knows or guesses its seed" in note for note in report["notes"])
     assert any("treated as public" in note for note in report["notes"])
     files = write_report(report, tmp_path / "deep" / "folder", budget.filter)
@@ -161,8 +148,8 @@ def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp
     ("filter", "schedule", "stopped", "named", "reasons"),
     [
         ("renyi", "constant", "plan finished", "filter", ["smaller because the steps taken cost less"]),
-        ("renyi", "adaptive", "budget spent", "filter", ["It is smaller and no guarantee"]),
-        ("renyi", "constant", "interrupted", "filter", ["It is smaller and no guarantee"]),
+        ("renyi", "adaptive", "budget spent", "filter", ["diagnostic only: the schedule was adaptive", "no guarantee"]),
+        ("renyi", "constant", "interrupted", "filter", ["diagnostic only: stopped by hand", "no guarantee"]),
         ("approximate-gdp", "constant", "plan finished", "pld", ["the limit of a theorem without an error term"]),
         ("approximate-gdp", "adaptive", "budget spent", None, ["to hold against the filter's number"]),
     ],
@@ -187,31 +174,23 @@ def test_there_is_one_number_to_report_and_a_reason_for_each_other(filter, sched
 
 def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():
     budget = plan("gdp", rate=1.0, steps=30)
-    optimizer = optax.sgd(0.1)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(40, 3)), jnp.float32)
-    y = (x[:, 0] > 0).astype(jnp.int32)
-
-    def logits(params, x):
-        return x @ params
-
-    def loss(params, example):
-        return optax.softmax_cross_entropy_with_integer_labels(example[0] @ params, example[1])
-
-    params = jnp.zeros((3, 2))
-    step = make_step(loss, optimizer, budget.filter, budget.schedule, clip_norm=1.0)
-    seen = []
-    for limit, expected, stopped in ((7, 7, "interrupted"), (99, 30, "plan finished")):
-        state = init_state(params, optimizer, budget.filter, budget.schedule, seeded_keys(0))
-        seen.clear()
+    step = make_step(loss, SGD, budget.filter, budget.schedule, clip_norm=1.0)
+    for steps, limit, stopped, taken in (
+        (30, 7, "interrupted", 7), (30, 99, "plan finished", 30), (40, 99, "budget spent", 30),
+    ):  # fmt: skip
+        seen = []
         run = fit(
-            step, state, (x, y), steps=30, evaluate=accuracy(logits, x, y), evaluate_every=5,
-            interrupted=lambda limit=limit: len(seen) >= limit,
-            on_step=lambda record, accuracy: seen.append(record.step),
+            step, init_state(PARAMS, SGD, budget.filter, budget.schedule, seeded_keys(0)), DATA, steps=steps,
+            evaluate=lambda params: float(params["w"][0]), evaluate_every=5,
+            interrupted=lambda seen=seen, limit=limit: len(seen) >= limit,
+            on_step=lambda record, accuracy, seen=seen: seen.append(record.step),
         )  # fmt: skip
         assert run.stopped == stopped
-        assert len(run.records) == len(seen) == expected
-        assert run.evaluations[-1][0] == expected
+        assert len(run.records) == len(seen) == taken
+        assert run.evaluations[-1] == (taken, float(run.state.params["w"][0]))
     assert run.records[-1].budget_left == pytest.approx(0, abs=1e-3)
-    state = init_state(params, optimizer, budget.filter, budget.schedule, seeded_keys(0))
-    run = fit(step, state, (x, y), steps=40, evaluate=accuracy(logits, x, y))
-    assert (run.stopped, len(run.records)) == ("budget spent", 30)
+
+
+def test_an_accuracy_is_the_share_of_right_answers():
+    x = np.eye(4, dtype=np.float32)
+    assert accuracy(lambda params, x: x * params, x, np.array([0, 1, 2, 0]))(2.0) == 0.75

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import clipped_gradient_sum, per_example_gradients
+from jaxacct.training import per_example_gradients
 
 RNG = np.random.default_rng(4)
 
@@ -41,16 +41,3 @@ def test_a_gradient_has_the_same_bits_wherever_it_stands_in_a_piece(loss):
     for one, two, three in zip(*map(jax.tree.leaves, (found, moved, alone)), strict=True):
         np.testing.assert_array_equal(one[order], two)
         np.testing.assert_array_equal(one[0], three[0])
-
-
-def test_a_row_of_nobody_changes_the_sum_by_nothing_whether_it_is_sampled_or_not():
-    params = [jnp.asarray(x, jnp.float32) for x in LOSSES[dense]]
-    data = jnp.asarray(RNG.normal(size=(ROWS, 7, 7, 3)), jnp.float32), jnp.asarray(RNG.integers(0, 5, ROWS))
-    mask = jnp.asarray(RNG.random(ROWS) < 0.5).at[5].set(True)
-    scale = jnp.ones(ROWS).at[5].set(0.0)
-    sums = [
-        clipped_gradient_sum(dense, params, data, chosen, 0.5, clip_scale=scale, physical_batch=16)
-        for chosen in (mask, mask.at[5].set(False))
-    ]
-    for one, two in zip(*map(jax.tree.leaves, sums), strict=True):
-        np.testing.assert_array_equal(one, two)

@@ -51,18 +51,15 @@ def test_a_durable_run_is_resumed_to_the_bit(tmp_path):
     roots = training.secure_keys()
     keys = functools.partial(training.attempt_keys, roots)
     ends = []
-    for folder, killed in (("one", True), ("other", True), ("whole", False)):
-        state = training.init_state(PARAMS, SGD, FILTER, SCHEDULE, training.secure_keys())
-        for steps in (6, 2) if killed else (8,):
-            opened = training.durable_run(
-                tmp_path / folder, step, state, FILTER, resume=steps != 8 and killed, every=4, keys=keys
-            )
-            with opened as run:
+    for folder in ("one", "other"):
+        for number, steps in enumerate((6, 2)):
+            state = training.init_state(PARAMS, SGD, FILTER, SCHEDULE, training.secure_keys())
+            place = tmp_path / folder
+            with training.durable_run(place, step, state, FILTER, resume=number > 0, every=4, keys=keys) as run:
                 state = run.state
                 for _ in range(steps):
                     state, _ = run.step(state, DATA)
                 run.save(state)
         ends.append((int(state.step), bits(state.params)))
     assert ends[0] == ends[1]  # attempts have noise of their own, and it is the same each time
-    assert ends[2][0] == ends[0][0] == 8
-    assert ends[2][1] != ends[0][1]
+    assert ends[0][0] == 8
