@@ -62,7 +62,7 @@ def check_step(
             :func:`jaxacct.testing.neighbours`.
         mechanism: what one step is charged as: a `Gaussian`, or one of the sampled Gaussians. `Gaussian` for a step
             that is given a batch which was drawn elsewhere.
-        relation: as `jaxacct.epsilon` takes it.
+        relation: ``"add_or_remove"``, or ``"replace"`` for steps of a fixed number of records.
         keys: ``keys(seed)``, what the step takes as keys: `jax.random.key`, `jax.random.PRNGKey`,
             `jaxacct.training.seeded_keys`.
         steps: how many steps of the mechanism one call of ``step`` takes, each with noise. Two show whether a

@@ -11,7 +11,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._types import PyTree
 
-_WORDS = {"add_or_remove": "is added", "replace": "replaces another", "replace_special": "stands for nothing"}
+_WORDS = {"add_or_remove": "is added", "replace": "replaces another"}
 RELATIONS = tuple(_WORDS)
 
 
@@ -29,19 +29,18 @@ class Neighbours(NamedTuple):
     other: PyTree
 
 
-def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = None) -> list[Neighbours]:
+def neighbours(data: PyTree, relation: str = "add_or_remove") -> list[Neighbours]:
     """Pairs of neighbours made of ``data``.
 
     Under ``add_or_remove`` a record comes or goes last, so that no other record changes its row; under ``replace`` one
-    is exchanged, in one row after the other; under ``replace_special`` it is ``null`` in one of the two.
+    is exchanged, in one row after the other.
 
     Args:
         data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
-        relation: ``"add_or_remove"``, ``"replace"`` or ``"replace_special"``.
-        null: one record (a tree like a row of ``data``) that the step counts as nothing, for ``replace_special``.
+        relation: ``"add_or_remove"`` or ``"replace"``.
 
     Raises:
-        ValueError: another relation, no ``null`` where it is needed, leaves of different lengths.
+        ValueError: another relation, leaves of different lengths.
     """
     _validate.one_of(RELATIONS, relation=relation)
     _validate.real_arrays(data=data)
@@ -49,19 +48,16 @@ def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = 
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or min(lengths) < 2:
         raise ValueError(f"data must hold arrays of one length above 1, got lengths {sorted(lengths)}")
-    if (relation == "replace_special") == (null is None):
-        raise ValueError(f"null must be given for replace_special, and for it alone, got {relation!r} and {null!r:.80}")
     count, words = lengths.pop(), _WORDS[relation]
 
-    def both(held: PyTree, place: int, row: PyTree) -> tuple[PyTree, PyTree]:
-        if relation == "add_or_remove":
-            return held, _append(held, row)
-        return held if null is None else _put(held, place, null), _put(held, place, row)
+    def changed(held: PyTree, place: int, row: PyTree) -> PyTree:
+        return _append(held, row) if relation == "add_or_remove" else _put(held, place, row)
 
     rows, places = _records(data), itertools.cycle(reversed(range(count)))
-    tried = [(f"{name} {words}", data, next(places), row) for name, row in rows.items()]
-    tried += [(f"a record {words} in a crowd of copies", *one) for one in _crowds(_records(data, seed=1), count)]
-    pairs = [Neighbours(name, *both(held, place, row)) for name, held, place, row in tried]
+    pairs = [Neighbours(f"{name} {words}", data, changed(data, next(places), row)) for name, row in rows.items()]
+    crowded = f"a record {words} in a crowd of copies"
+    for crowd, row in _crowds(_records(data, seed=1), count):
+        pairs.append(Neighbours(crowded, crowd, changed(crowd, -1, row)))
     if relation == "add_or_remove":
         # What is padded or cut to a multiple may change with one record less, and not with one more.
         pairs.append(Neighbours("the last record is taken away", data, jax.tree.map(lambda leaf: leaf[:-1], data)))
@@ -99,11 +95,11 @@ def _records(data: PyTree, seed: int = 0) -> dict[str, PyTree]:
     return made
 
 
-def _crowds(records: dict[str, PyTree], count: int) -> list[tuple[PyTree, int, PyTree]]:
-    """Copies of one record, the place of the last, and another record that may pull against them all."""
+def _crowds(records: dict[str, PyTree], count: int) -> list[tuple[PyTree, PyTree]]:
+    """Copies of one record, and another one that may pull against them all."""
     rows = [row for name, row in records.items() if "0 times" in name]
     return [
-        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), -1, other)
+        (jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, 0), one), other)
         for one, other in itertools.permutations(rows[:5], 2)
     ]
 

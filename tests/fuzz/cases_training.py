@@ -156,15 +156,13 @@ CASES = {
     "replicate": case(training.replicate, tree=PARAMS, examples=Later(lambda: training.shard_examples((X, Y)))),
     "sample_pieces": case(training.sample_pieces, mask=WHOLE, piece=2),
     "select": case(training.select, admitted=True, new=PARAMS, old=PARAMS),
-    "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
+    "shard_examples": case(training.shard_examples, data=(X, Y)),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
     "take_piece": case(training.take_piece, sample=Later(lambda: training.sample_pieces(WHOLE, 2)), number=0),
     "with_accuracy": case(lambda accuracy: state().with_accuracy(accuracy), accuracy=0.5),
 }  # fmt: skip
 CASES = {f"training.{name}": make for name, make in CASES.items()}
-CASES["testing.neighbours"] = case(
-    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove", null=None
-)
+CASES["testing.neighbours"] = case(testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove")
 DEAR = {
     f"training.{name}"
     for name in (
