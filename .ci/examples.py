@@ -16,7 +16,7 @@ import jaxacct
 from jaxacct.cli import group
 
 # What takes minutes, needs an extra or a terminal, or is one of several steps, which tests run.
-LEFT_OUT = ("certify", "completion", "plot", "train", "verify")
+LEFT_OUT = ("certify", "plot", "train", "verify")
 SLOW = ("--thorough", "runs/")
 
 

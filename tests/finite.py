@@ -38,13 +38,12 @@ def hockey_stick(experiment, gamma):
 def worst(pairs, allowed, state, gamma, rounds=None):
     """The largest H(gamma) of all adaptive analysts, by trying everything (Proposition 6 and Lemma 1).
 
-    ``allowed(state, rounds)`` lists what she may play, as places in ``pairs`` or None to wait, and the states after it.
+    ``allowed(state, rounds)`` lists what she may play, as places in ``pairs``, and the states after it.
     """
     found = max(1 - gamma, F(0))
     for place, after in () if rounds == 0 else allowed(state, rounds):
-        pair = [(F(1), F(1))] if place is None else pairs[place]
         rest = None if rounds is None else rounds - 1
-        value = sum(p * worst(pairs, allowed, after, gamma * q / p, rest) if q else p for p, q in pair if p)
+        value = sum(p * worst(pairs, allowed, after, gamma * q / p, rest) if q else p for p, q in pairs[place] if p)
         found = max(found, value)
     return found
 

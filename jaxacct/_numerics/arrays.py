@@ -194,9 +194,7 @@ def running_greatest(x: Array, reverse: bool = False) -> Array:
 
 def running_least(x: Array, reverse: bool = False) -> Array:
     """The least entry so far, along the last axis."""
-    if array_module(x) is not np:
-        return jax.lax.cummin(jnp.asarray(x), axis=x.ndim - 1, reverse=reverse)
-    return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
+    return -running_greatest(-x, reverse)
 
 
 def running_total(x: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TypeVar, cast
 
 import numpy as np
@@ -31,6 +32,13 @@ def inflated(value: _Number, share: Real) -> _Number:
 def deflated(value: _Number, share: Real) -> _Number:
     """``value``, smaller in magnitude by ``share`` of itself."""
     return cast(_Number, value * (1.0 - share))
+
+
+def next_to(value: Fraction, toward: float) -> float:
+    """The float64 next to ``value`` that is no smaller, or no larger: ``toward`` is inf or -inf."""
+    nearest = float(value)
+    beyond = Fraction(nearest) < value if toward > 0 else Fraction(nearest) > value
+    return math.nextafter(nearest, toward) if beyond else nearest
 
 
 def total(terms: Sequence[Real]) -> Array:

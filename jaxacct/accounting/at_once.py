@@ -5,13 +5,11 @@ Engines are asked something else there (`askable`), and `known_at_once` puts the
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, column
+from jaxacct._numerics.arrays import Array, array_module, column, xp
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Batch
 from jaxacct.mechanisms.pairs.base import Pair, loss_room
@@ -22,7 +20,7 @@ _BELOW = 1e-9  # relative, below the largest loss: where there is probability be
 _SLACK = 2.0**-40
 
 
-def askable(kind: str, target: ArrayLike, steps: ArrayLike, xp: ModuleType) -> tuple[ArrayLike, ArrayLike]:
+def askable(kind: str, target: ArrayLike, steps: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
     """Target and steps with others in place of those that `known_at_once` answers."""
     if _may_be(steps, 0):
         steps = xp.where(xp.asarray(steps) == 0, 1, xp.asarray(steps))
@@ -34,12 +32,12 @@ def askable(kind: str, target: ArrayLike, steps: ArrayLike, xp: ModuleType) -> t
 
 
 def known_at_once(
-    kind: str, lower: Array, upper: Array, target: ArrayLike, steps: ArrayLike, batch: Batch, xp: ModuleType
+    kind: str, lower: Array, upper: Array, target: ArrayLike, steps: ArrayLike, batch: Batch
 ) -> tuple[Array, Array]:
     """The bounds, with those of no runs and of a delta of 0 or 1 in their places; ``target`` and ``steps`` as given."""
     given = xp.asarray(target, np.float64)
     if kind == "epsilon" and _may_be(target, 0):
-        least, largest = _largest_losses(batch, xp)
+        least, largest = _largest_losses(batch)
         lower = xp.where(given == 0, xp.maximum(lower, least), lower)
         upper = xp.where(given == 0, largest, upper)
     if kind == "epsilon" and _may_be(target, 1):
@@ -58,7 +56,7 @@ def _may_be(value: ArrayLike, end: int) -> bool:
     return _validate.is_traced(value) or bool(np.any(np.asarray(value) == end))
 
 
-def _largest_losses(batch: Batch, xp: ModuleType) -> tuple[Array, Array]:
+def _largest_losses(batch: Batch) -> tuple[Array, Array]:
     """Bounds of the largest loss of all runs: its upper bound is inf where losses have none.
 
     Runs are independent, so that the largest loss of all is the sum of the largest ones.
@@ -67,7 +65,7 @@ def _largest_losses(batch: Batch, xp: ModuleType) -> tuple[Array, Array]:
     largest = inflated(sum(pair.max_loss() * count for pair, count in zip(pairs, counts, strict=True)), 1e-12)
     largest = xp.where(xp.isnan(largest), np.inf, largest)
     least = xp.zeros_like(largest)
-    if xp is np:
+    if array_module(largest) is np:
         each = [_seen(pair) * count for pair, count in zip(pairs, counts, strict=True)]
         least = deflated(np.maximum(sum(each), 0.0), 1e-12)
         least = np.where(np.isnan(least), 0.0, least)

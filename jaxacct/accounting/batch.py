@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
-from types import ModuleType
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, xp
+from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct._printing import plainly
@@ -50,8 +51,9 @@ class Batch(NamedTuple):
     most: float | None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, xp: ModuleType) -> Batch:
-        """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
+    def of(cls, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str) -> Batch:
+        """The batch of a query, in float64: in NumPy where all numbers are at hand, else in JAX."""
+        xp = np if at_hand(mechanism, target, steps) else jnp
         sides = directions(mechanism, relation, steps)
         goal = xp.asarray(target, np.float64)
         shape = np.broadcast_shapes(*settings_shapes((sides, goal)))
@@ -75,7 +77,7 @@ class Batch(NamedTuple):
 
 
 def with_rare_sampling(
-    kind: str, bounds: tuple[Array, Array], target: ArrayLike, rare: tuple[Array, Real], batch: Batch, xp: ModuleType
+    kind: str, bounds: tuple[Array, Array], target: ArrayLike, rare: tuple[Array, Real], batch: Batch
 ) -> tuple[Array, Array]:
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     (lower, upper), (some, total) = bounds, rare
@@ -84,7 +86,7 @@ def with_rare_sampling(
     total = xp.where(batch.void(), np.inf, total)
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
-        return xp.where(some, 0.0, lower), xp.where(total <= xp.asarray(target), 0.0, upper)
+        return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
     floor, slack = 0.0 - xp.expm1(xp.minimum(target, 0.0)), 2.0**-50
     most = xp.minimum(inflated(floor + total, slack), 1.0)
     return xp.where(some, deflated(floor, slack), lower), xp.minimum(upper, most)

@@ -17,12 +17,12 @@ _LEAST_SLOPE = 0.3  # of an extrapolation
 
 
 class Brackets:
-    """State of ``n`` searches, all arrays of shape ``(n,)``.
+    """State of ``n`` searches.
 
     Attributes:
-        missing: the most private parameter seen to miss, or the least private one of all while ``~missing_seen``.
-        meeting: the least private parameter seen to meet, or the most private one of all while ``~meeting_seen``.
-        impossible: the most private parameter of all was seen to miss.
+        ends: the most private parameter seen to miss, or the least private one of all; and the least private parameter
+            seen to meet, or the most private one of all; shape ``(2, n)``.
+        seen: whether the ends were seen.
     """
 
     def __init__(
@@ -36,125 +36,90 @@ class Brackets:
         start: np.ndarray,
         slope: float,
     ) -> None:
-        self._sign = 1.0 if more_is_private else -1.0
-        self._whole = whole
-        self._tolerance = tolerance
+        self._sign = 1 if more_is_private else -1
+        self._whole, self._tolerance, self._default_slope = whole, tolerance, slope
         self._start = np.clip(start, low, high)
-        self._default_slope = slope
-        private, other = (high, low) if more_is_private else (low, high)
-        n = low.size
-        self.missing, self.meeting = other.astype(float), private.astype(float)
-        self._most_private = self.meeting.copy()
-        self.missing_seen, self.meeting_seen = np.zeros(n, bool), np.zeros(n, bool)
-        self.impossible = np.zeros(n, bool)
-        self._gaps = np.full((2, n), np.nan)  # at ``missing`` and at ``meeting``
-        self._last = np.full(n, np.nan)  # the last point on the axis, and its gap
-        self._last_gap = np.full(n, np.nan)
-        self._slope = np.full(n, slope)
-        self._repeats = np.zeros(n, int)  # evaluations in a row that moved the same end
-        self._moved_meeting = np.zeros(n, bool)
-        self._reference = np.full(n, np.inf)  # the bracket's width when it last halved
-        self._stalled = np.zeros(n, int)
+        self.ends = np.stack([low, high][:: self._sign])
+        self.seen = np.zeros(self.ends.shape, bool)
+        self._most_private = self.ends[1].copy()
+        self._gaps = np.full(self.ends.shape, np.nan)
+        self._met = np.zeros(low.size, bool)  # which end moved last,
+        self._repeats = np.zeros(low.size, int)  # and how often it has since the other one did
+        self._slope = np.full(low.size, slope)
+        self._width = np.full(low.size, np.inf)  # of the bracket when it last halved,
+        self._stalled = np.zeros(low.size, int)  # and evaluations since
 
-    def _axis(self, parameter: np.ndarray) -> np.ndarray:
-        return self._sign * np.log(parameter)
+    @property
+    def meeting(self) -> np.ndarray:
+        """The least private parameter seen to meet, or the most private one of all."""
+        return self.ends[1]
+
+    @property
+    def impossible(self) -> np.ndarray:
+        """Where the most private parameter of all was seen to miss."""
+        return self.seen[0] & (self.ends[0] == self._most_private)
 
     @property
     def settled(self) -> np.ndarray:
         """Whether there is nothing left to search: a closed bracket, an end that decides, an impossible target."""
-        close = np.abs(self._axis(self.meeting) - self._axis(self.missing)) <= self._tolerance
+        close = np.abs(np.diff(np.log(self.ends), axis=0)[0]) <= self._tolerance
         if self._whole:
-            close |= np.abs(self.meeting - self.missing) <= 1.0
-        least_meets = self.meeting_seen & (self.meeting == self.missing)
-        return self.impossible | least_meets | (close & self.missing_seen & self.meeting_seen)
+            close |= np.abs(np.diff(self.ends, axis=0)[0]) <= 1.0
+        least_meets = self.seen[1] & (self.ends[0] == self.ends[1])
+        return self.impossible | least_meets | (close & self.seen.all(0))
 
     def reject(self, rows: np.ndarray) -> None:
         """Takes back that the meeting ends of ``rows`` meet: they miss, narrowly, and the search goes on from there."""
-        end = self.meeting
-        self.impossible |= rows & (end == self._most_private)
-        self.missing = np.where(rows, end, self.missing)
-        self.meeting = np.where(rows, self._most_private, end)
-        self.missing_seen |= rows
-        self.meeting_seen &= ~rows
-        self._moved_meeting &= ~rows
-        self._last, self._last_gap = np.where(rows, self._axis(end), self._last), np.where(rows, 0.0, self._last_gap)
-        self._gaps = np.where(rows, np.array([[0.0], [np.nan]]), self._gaps)
-        self._repeats, self._stalled = np.where(rows, 0, self._repeats), np.where(rows, 0, self._stalled)
-        self._reference = np.where(rows, np.inf, self._reference)
+        self.ends = np.where(rows, np.stack([self.ends[1], self._most_private]), self.ends)
+        self.seen = np.where(rows, [[True], [False]], self.seen)
+        self._gaps = np.where(rows, 0.0, self._gaps)
+        self._met, self._repeats = self._met & ~rows, np.where(rows, 0, self._repeats)
 
+    def _last(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where on the axis the last end moved to, and the gap there."""
+        points = self._sign * np.log(self.ends)
+        return np.where(self._met, points[1], points[0]), np.where(self._met, self._gaps[1], self._gaps[0])
+
+    @np.errstate(all="ignore")
     def propose(self) -> np.ndarray:
-        """The next parameter of every search; of settled ones the meeting one once more."""
-        a, b = self._axis(self.missing), self._axis(self.meeting)
-        first = np.isnan(self._last)
-        both = self.missing_seen & self.meeting_seen
-        with np.errstate(all="ignore"):
-            point = np.where(both, self._inside(a, b), self._outside())
-        parameter = np.exp(self._sign * np.clip(point, a, b))
-        parameter = np.where(first, self._start, parameter)
+        """The next parameter of every search; of settled ones the meeting one once more.
+
+        It is where the gap's slope leads, and a little beyond, so that the root is bracketed: further each time that
+        the same end moves.
+        """
+        (a, b), (last, gap) = self._sign * np.log(self.ends), self._last()
+        further = 4.0 ** np.minimum(self._repeats, 60)
+        longest = _FIRST_STEP * 2.0 ** np.minimum(self._repeats, 60)
+        step = np.abs(gap) / np.maximum(self._slope, _LEAST_SLOPE) + 0.3 * self._tolerance * further
+        point = last + np.where(self._met, -1.0, 1.0) * np.fmin(step, longest)
+        # The best guess is often next to an end, and then the point just beyond it closes the bracket.
+        least = np.minimum(0.9 * self._tolerance * np.maximum(further / 4.0, 1.0), 0.5 * (b - a))
+        halve = (self._stalled >= _PATIENCE) | ~np.isfinite(gap)
+        inside = np.where(halve, 0.5 * (a + b), np.clip(point, a + least, b - least))
+        point = np.where(self.seen.all(0), inside, point)
         # An end that was not seen is tried as it was given, and not as exp(log(end)).
-        parameter = np.where(~both & ~first & (point >= b) & ~self.meeting_seen, self.meeting, parameter)
-        parameter = np.where(~both & ~first & (point <= a) & ~self.missing_seen, self.missing, parameter)
-        if self._whole:
-            parameter = self._rounded(parameter)
+        parameter = np.where(point >= b, self.ends[1], np.where(point <= a, self.ends[0], np.exp(self._sign * point)))
+        parameter = np.where(self.seen.any(0), parameter, self._start)
+        if self._whole:  # numbers, never one that was already seen
+            (low, high), (low_seen, high_seen) = self.ends[:: self._sign], self.seen[:: self._sign]
+            parameter = np.clip(np.rint(parameter), low + low_seen, np.maximum(high - high_seen, low + low_seen))
         return np.where(self.settled, self.meeting, parameter)
 
-    def _inside(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Secant steps, a least step away from both ends, and bisection where that stalls."""
-        width = b - a
-        gap_a, gap_b = self._gaps
-        chord = a + width * gap_a / (gap_a - gap_b)
-        secant = self._last + self._last_gap / self._slope
-        guess = np.where((secant > a) & (secant < b), secant, chord)
-        # One end that moves alone converges, and leaves the other where it was: overshoot to bring that in.
-        beyond = 0.5 * self._repeats * np.abs(guess - self._last) * np.where(self._moved_meeting, -1.0, 1.0)
-        # Aimed a little beyond the root: a point that hits it neither meets nor provably misses.
-        guess = guess + beyond + 0.3 * self._tolerance
-        # The best guess is often next to an end, and then the point just beyond it closes the bracket.
-        least = np.minimum(0.9 * self._tolerance * 4.0 ** np.maximum(self._repeats - 1, 0), 0.5 * width)
-        guess = np.clip(guess, a + least, b - least)
-        halve = ~np.isfinite(guess) | (self._stalled >= _PATIENCE)
-        return np.where(halve, 0.5 * (a + b), guess)
-
-    def _outside(self) -> np.ndarray:
-        """From the last point along the slope, and a little beyond the root so that it is bracketed."""
-        gap = self._last_gap
-        longest = _FIRST_STEP * 2.0 ** np.minimum(self._repeats, 60)
-        least = 0.5 * self._tolerance * 4.0 ** np.minimum(self._repeats, 60)
-        step = np.where(np.isfinite(gap), np.abs(gap) / np.maximum(self._slope, _LEAST_SLOPE), np.inf) + least
-        return self._last + np.where(self._moved_meeting, -1.0, 1.0) * np.minimum(step, longest)
-
-    def _rounded(self, parameter: np.ndarray) -> np.ndarray:
-        """Whole numbers, never one that was already seen."""
-        low, high = np.minimum(self.missing, self.meeting), np.maximum(self.missing, self.meeting)
-        more = self._sign > 0
-        low_seen, high_seen = (self.missing_seen, self.meeting_seen) if more else (self.meeting_seen, self.missing_seen)
-        return np.clip(np.rint(parameter), low + low_seen, np.maximum(high - high_seen, low + low_seen))
-
     def observe(self, parameter: np.ndarray, meets: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """Takes in whether the target was met at the proposed parameters; returns where ``meeting`` moved.
+        """Takes in whether the target was met at the proposed parameters; returns where the meeting end moved.
 
         ``gap`` falls as privacy grows, about linearly, and is about 0 at the root.
         """
-        live = ~self.settled
-        point = self._axis(parameter)
+        last, last_gap = self._last()
         with np.errstate(all="ignore"):
-            slope = -(gap - self._last_gap) / (point - self._last)
-            believable = np.isfinite(slope) & (slope > _SLOPES[0]) & (slope < _SLOPES[1])
-            self._slope = np.where(believable, slope, self._default_slope)
-        at_private_end = (parameter == self.meeting) & ~self.meeting_seen
-        self.impossible |= live & ~meets & at_private_end
-        same = (meets == self._moved_meeting) & ~np.isnan(self._last)
-        self._repeats = np.where(same, self._repeats + 1, 0)
-        moved, missed = live & meets, live & ~meets
-        self.meeting = np.where(moved, parameter, self.meeting)
-        self.missing = np.where(missed, parameter, self.missing)
-        self.meeting_seen |= moved
-        self.missing_seen |= missed
-        self._gaps = np.where(np.stack([missed, moved]), gap, self._gaps)
-        self._moved_meeting, self._last, self._last_gap = meets.copy(), point, gap
-        width = np.abs(self._axis(self.meeting) - self._axis(self.missing))
-        both = self.missing_seen & self.meeting_seen
-        halved = ~both | (width <= 0.5 * self._reference)
-        self._stalled = np.where(halved, 0, self._stalled + 1)
-        self._reference = np.where(halved, width, self._reference)
-        return moved
+            slope = (last_gap - gap) / (self._sign * np.log(parameter) - last)
+        believable = (slope > _SLOPES[0]) & (slope < _SLOPES[1])
+        self._slope = np.where(believable, slope, self._default_slope)
+        self._repeats = np.where((meets == self._met) & self.seen.any(0), self._repeats + 1, 0)
+        moved = np.stack([~meets, meets]) & ~self.settled
+        self.ends, self._gaps = np.where(moved, parameter, self.ends), np.where(moved, gap, self._gaps)
+        self.seen, self._met = self.seen | moved, meets.copy()
+        width = np.abs(np.diff(np.log(self.ends), axis=0)[0])
+        halved = ~self.seen.all(0) | (width <= 0.5 * self._width)
+        self._width, self._stalled = np.where(halved, width, self._width), np.where(halved, 0, self._stalled + 1)
+        return moved[1]

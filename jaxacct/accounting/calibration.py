@@ -187,7 +187,7 @@ def calibrate(
     if brackets.impossible.any() and unreachable == "raise":
         raise ValueError(_message(brackets, goal_epsilon, goal_delta, refuted))
     answer = np.where(brackets.impossible, np.nan, brackets.meeting)
-    searched = brackets.missing_seen & ~brackets.impossible
+    searched = brackets.seen[0] & ~brackets.impossible
     # Where the last miss lies inside the width of the bounds of delta, it proves nothing: one further off may.
     for reach in (4.0 * tolerance, _LOOSE):
         open_ = searched & ~_near(answer, refuted, reach, whole)
@@ -209,12 +209,11 @@ def _near(answer: np.ndarray, refuted: np.ndarray, reach: float, whole: bool) ->
 
 
 def _less_private(answer: np.ndarray, reach: float, low: np.ndarray, high: np.ndarray, seek: str, whole: bool):
-    moved = answer * math.exp(-reach if seek == "smallest" else reach)
+    sign = -1.0 if seek == "smallest" else 1.0
+    moved = sign * answer * math.exp(sign * reach)
     if whole:
-        moved = (
-            np.floor(np.minimum(moved, answer - 1.0)) if seek == "smallest" else np.ceil(np.maximum(moved, answer + 1))
-        )
-    return np.clip(moved, low, high)
+        moved = np.ceil(np.maximum(moved, sign * answer + 1.0))
+    return np.clip(sign * moved, low, high)
 
 
 def _ends(bracket: tuple[ArrayLike, ArrayLike] | None, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:

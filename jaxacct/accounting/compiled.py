@@ -37,16 +37,16 @@ def compiled_answer(
 ) -> list[Array]:
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.on_host.host_answer`."""
     mechanism, given, runs = question.asked(constants, numbers)
-    target, steps = askable(question.kind, given, runs, jnp)
+    target, steps = askable(question.kind, given, runs)
     mechanism = _without_tables(mechanism, not question.attained and not any(wanted))
-    batch = Batch.of(mechanism, target, steps, question.relation, jnp)
-    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp, smooth=any(wanted))
+    batch = Batch.of(mechanism, target, steps, question.relation)
+    low, high = engine.bounds(question.kind, *batch.query, batch.most, smooth=any(wanted))
     rare = rarely_sampled(mechanism, steps)
-    lower, upper = with_rare_sampling(question.kind, batch.worst(low, high), target, rare, batch, jnp)
+    lower, upper = with_rare_sampling(question.kind, batch.worst(low, high), target, rare, batch)
     if question.kind == "epsilon":  # a subnormal delta is read as 0
         target = jnp.asarray(target)
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
-    lower, upper = known_at_once(question.kind, lower, upper, given, runs, batch, jnp)
+    lower, upper = known_at_once(question.kind, lower, upper, given, runs, batch)
     if not any(wanted):
         return [lower, upper]
     return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
@@ -97,7 +97,7 @@ def _compiled_slopes(
     worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
 
     def parts(*numbers: Array) -> tuple[list[Pair], list[Array]]:
-        return alike(Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2], numbers)
+        return alike(Batch.of(*question.asked(constants, numbers), question.relation).query[:2], numbers)
 
     # In `shard_map`, what is the same on all devices has a derivative on each of them here.
     spread, at = alike(([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers], at), numbers)
@@ -116,7 +116,7 @@ def _compiled_slopes(
     found = []
     for leaf, slope, is_wanted in zip(np.flatnonzero(question.traced), slopes, wanted, strict=True):
         if is_wanted:
-            value = implicit(question.kind, slope, per_epsilon, leaf == question.target, jnp)
+            value = implicit(question.kind, slope, per_epsilon, leaf == question.target)
             value = jnp.where(known & jnp.isfinite(value), value, jnp.nan)
             found.append(jnp.where(upper == 0.0, 0.0, value))
     return found
@@ -125,14 +125,14 @@ def _compiled_slopes(
 def _compiled_by_transforms(pairs: list[Pair], counts: list[Array], at: Array) -> tuple[Array, PyTree]:
     """The derivatives of delta in epsilon, and in all numbers of the parts; NaN where two windows differ."""
     parts = pairs, counts
-    groups, many = engine.grouped(*parts, jnp)
+    groups, many = engine.grouped(*parts)
     if not has_lines(groups):
         return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), parts)
     place = placed(_SIZE, groups, many, at)
     contour = Place(place.size, *stopped((place.plan, place.spacing)))
 
     def curve(parts: tuple[list[Pair], list[Array]]) -> tuple[Array, Array]:
-        found = value(contour, *engine.grouped(*parts, jnp))
+        found = value(contour, *engine.grouped(*parts))
         return found.delta, found.slope
 
     _, pull, slope = jax.vjp(curve, parts, has_aux=True)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.host import on_host
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.accounting.at_once import askable, known_at_once
 from jaxacct.accounting.batch import Batch, with_rare_sampling
@@ -38,28 +39,27 @@ def enclosure(
     kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
 ) -> Enclosure:
     """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
-    given = target, steps
-    target, steps = askable(kind, target, steps, np)
-    batch = Batch.of(mechanism, target, steps, relation, np)
-    rare, total = rarely_sampled(mechanism, steps)
+    target, steps = on_host((target, steps))
+    goal, runs = askable(kind, target, steps)
+    batch = Batch.of(mechanism, goal, runs, relation)
+    rare, total = rarely_sampled(mechanism, runs)
     # What hardly ever samples at all needs no engine.
-    known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
+    known = rare & (total <= (np.asarray(goal) if kind == "epsilon" else _NEXT_TO_NOTHING))
     # Nor does what makes no sense: no engine would find bounds.
     void = batch.void().ravel()
     open_ = np.flatnonzero(np.tile(~(np.broadcast_to(known, batch.shape).ravel() | void), batch.sides))
     lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
     upper[np.tile(void, batch.sides)] = np.inf if kind == "epsilon" else 1.0
     if open_.size:
-        some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
-        pairs, counts, goal = some
+        pairs, counts, at = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
         if options.limit is not None:
             limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
             options = options._replace(limit=limit[open_])
-        lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, goal, batch.most, options, batch.sides)
-    low, high = with_rare_sampling(kind, batch.worst(lower, upper), target, (rare, total), batch, np)
-    low, high = (np.asarray(x) for x in known_at_once(kind, low, high, *given, batch, np))
+        lower[open_], upper[open_] = bounds_of_samples(kind, pairs, counts, at, batch.most, options, batch.sides)
+    low, high = with_rare_sampling(kind, batch.worst(lower, upper), goal, (rare, total), batch)
+    low, high = (np.asarray(x) for x in known_at_once(kind, low, high, target, steps, batch))
     if kind == "epsilon" and not isinstance(mechanism, KnownAttack):  # of which only lower bounds count
-        high = _by_moments(mechanism, np.asarray(given[0]), np.asarray(steps), relation, low, high)
+        high = _by_moments(mechanism, np.asarray(target), np.asarray(runs), relation, low, high)
     return Enclosure(low, high, upper, batch)
 
 

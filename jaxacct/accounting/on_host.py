@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from types import ModuleType
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, Real, column
+from jaxacct._numerics.arrays import Array, Real, column, xp
 from jaxacct.accounting.at_once import LEAST_DELTA
 from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
@@ -78,7 +77,7 @@ def _slopes(
         """Pairs and counts of the worse direction, with one of the numbers multiplied."""
         moved = [number * factor if i == place else number for i, number in enumerate(numbers)]
         with fractional_steps():
-            query = Batch.of(*question.asked(constants, moved), question.relation, np).query
+            query = Batch.of(*question.asked(constants, moved), question.relation).query
         return jax.tree.map(lambda x: x[rows], query[:2])
 
     curve = _Derivatives(parts, np.where(inside, at, 1.0))
@@ -91,13 +90,13 @@ def _slopes(
             continue
         own = leaf == question.target
         value = 0.0 if own else curve.in_number(place).reshape(shape) / np.broadcast_to(numbers[place], shape)
-        value = implicit(question.kind, value, per_epsilon, own, np)
+        value = implicit(question.kind, value, per_epsilon, own)
         value = np.where(inside.reshape(shape) & np.isfinite(value), value, np.nan)
         slopes.append(np.where(found.upper == 0.0, 0.0, value))
     return slopes
 
 
-def implicit(kind: str, slope: Real, per_epsilon: Array, is_target: bool, xp: ModuleType) -> Real:
+def implicit(kind: str, slope: Real, per_epsilon: Array, is_target: bool) -> Real:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
         return per_epsilon if is_target else slope
@@ -196,9 +195,9 @@ def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Size, np.nd
     return found
 
 
-def _grouped(pairs: list[Pair], counts: list[np.ndarray], rows: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray]:
+def _grouped(pairs: list[Pair], counts: list[np.ndarray], rows: np.ndarray) -> tuple[tuple[Pair, ...], Array]:
     """Pairs and counts of some settings, as engines want them."""
-    return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # pyright: ignore[reportCallIssue]
+    return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)))  # pyright: ignore[reportCallIssue]
 
 
 def _runs(parts: _Parts, row: int) -> Runs:

@@ -51,15 +51,10 @@ class Question(NamedTuple):
         return witness(mechanism, self.relation) if self.attained else mechanism, target, steps
 
 
-class Outline(NamedTuple):
-    """The shape of an answer, and whether it has derivatives, before the numbers are known."""
-
-    shape: tuple[int, ...]
-    smooth: bool
-
-
-def outline(question: Question, constants: tuple[Array, ...], shapes: Iterable[tuple[int, ...]]) -> Outline:
-    """The outline for open numbers of these shapes."""
+def outline(
+    question: Question, constants: tuple[Array, ...], shapes: Iterable[tuple[int, ...]]
+) -> tuple[tuple[int, ...], bool]:
+    """The shape of an answer for open numbers of these shapes, and whether it has derivatives."""
     found = []
 
     def run(*numbers: jax.Array) -> None:
@@ -71,7 +66,7 @@ def outline(question: Question, constants: tuple[Array, ...], shapes: Iterable[t
             len(side) == 1 and not _validate.is_traced(side[0][1]) and np.all(np.asarray(side[0][1]) == 1.0)
             for side in sides
         )
-        found.append(Outline(shape, composed or once))
+        found.append((shape, composed or once))
 
     with jax.enable_x64(True):
         jax.eval_shape(run, *(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes))

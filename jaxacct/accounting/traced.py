@@ -190,7 +190,7 @@ def _spread(numbers: Sequence[Array], asked: Asked) -> list[tuple[int, ...]]:
         extra = 0
         if own[i]:  # with more axes of settings than the answer has, the rest are the number's own
             probe = [(*[1] * (len(shape) + 1), *part) if i == j else part for j, part in enumerate(own)]
-            extra = len(probe[i]) - len(outline(asked.question, asked.constants, probe).shape)
+            extra = len(probe[i]) - len(outline(asked.question, asked.constants, probe)[0])
         found.append(_aligned(np.shape(number), axes, shape, extra))
     return found
 

@@ -25,14 +25,13 @@ Choice = Callable[[Hashable, np.ndarray], ArrayLike]
 
 
 class _Cells(NamedTuple):
-    """One query cut at the points of the lattice: the masses of the cell that ends at each point, ``(size,)``.
+    """One query cut at the points of the lattice: the masses of the cell that ends at each point.
 
-    The first cell reaches down to -inf. ``ends`` are P-masses at the upper and the lower end of each cell, of shape
-    ``(size, 2)``: a law that dominates it. ``beyond`` are the masses above the last point, under P and Q, and ``error``
-    is the most by which any mass is off.
+    The first cell reaches down to -inf. ``q`` has shape ``(size,)``. ``ends`` are P-masses at the upper and the lower
+    end of each cell, of shape ``(size, 2)``: a law that dominates it, of the cell's mass. ``beyond`` are the masses
+    above the last point, under P and Q, and ``error`` is the most by which any mass is off.
     """
 
-    p: np.ndarray
     q: np.ndarray
     ends: np.ndarray
     beyond: tuple[float, float]
@@ -42,11 +41,10 @@ class _Cells(NamedTuple):
 class _Reached(NamedTuple):
     """Transcripts in one state, by label; the label is the sum of losses, each rounded up to the lattice.
 
-    ``p`` and ``q`` have shape ``(labels,)``. ``raised`` has shape ``(labels, rounds + 1)``: P-masses of a dominating
-    law, in which a loss is its label less 0 to ``rounds`` points.
+    ``q`` has shape ``(labels,)``. ``raised`` has shape ``(labels, rounds + 1)``: P-masses of a dominating law, in which
+    a loss is its label less 0 to ``rounds`` points; their sum is the label's own P-mass.
     """
 
-    p: np.ndarray
     q: np.ndarray
     raised: np.ndarray
 
@@ -119,7 +117,7 @@ def _cells(query: Query, grid: LossGrid, relation: str) -> list[_Cells]:
         low = np.clip((scale * q - p - unsure) / np.expm1(grid.spacing), 0.0, p)
         low[0] = 0.0
         beyond = float(tails.p_above[-1]), float(tails.q_above[-1])
-        found.append(_Cells(p, q, np.stack([p - low, low], -1), beyond, 2.0 * error))
+        found.append(_Cells(q, np.stack([p - low, low], -1), beyond, 2.0 * error))
     return found
 
 
@@ -127,62 +125,54 @@ def _bounds(
     rule: Rule, choice: Choice, rounds: int, epsilon: np.ndarray, grid: LossGrid, cells: list[_Cells]
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` in one direction, by transcripts from the first round to the last."""
-    h, gamma = grid.spacing, np.exp(epsilon)
+    h, gamma, lags = grid.spacing, np.exp(epsilon), np.arange(rounds + 1)
     lower, upper = np.zeros(epsilon.shape), np.zeros(epsilon.shape)
-    first = np.zeros((1, rounds + 1))
-    first[0, 0] = 1.0
-    reached = {rule.start: _Reached(np.ones(1), np.ones(1), first)}
-
-    def stop(p: np.ndarray, q: np.ndarray, raised: np.ndarray, labels: np.ndarray) -> None:
-        nonlocal lower, upper
-        lower = lower + np.maximum(p - gamma[..., None] * q, 0.0).sum(-1)
-        losses = (
-            h * (labels[:, None] - np.arange(rounds + 1)) + 2.0 * rounds * _NEAR * (1.0 + h * np.abs(labels))[:, None]
-        )
-        told = -np.expm1(np.minimum(epsilon[..., None, None] - losses, 0.0))
-        upper = upper + (raised * told).sum((-2, -1))
-
-    for played in range(rounds):
+    reached = {rule.start: _Reached(np.ones(1), np.eye(1, rounds + 1))}
+    for played in range(rounds + 1):
         following: dict[Hashable, _Reached] = {}
         labels = played * grid.lowest + np.arange(played * (grid.size - 1) + 1)
-        for state, (p, q, raised) in reached.items():
-            chosen = np.broadcast_to(np.asarray(choice(state, h * labels)), labels.shape)
+        for state, (q, raised) in reached.items():
+            over = played == rounds
+            chosen = np.broadcast_to(-1 if over else np.asarray(choice(state, h * labels)), labels.shape)
             if not np.issubdtype(chosen.dtype, np.integer) or np.any((chosen < -1) | (chosen >= len(cells))):
                 raise ValueError(f"choice must return an index below {len(cells)} or -1, got {chosen!r:.200}")
             for query in np.unique(chosen):
                 here = chosen == query
-                parts = [np.where(here, p, 0.0), np.where(here, q, 0.0), np.where(here[:, None], raised, 0.0)]
+                some = _Reached(np.where(here, q, 0.0), np.where(here[:, None], raised, 0.0))
+                p = some.raised.sum(-1)
                 if query < 0:
-                    stop(parts[0], parts[1], parts[2], labels)
+                    losses = h * (labels[:, None] - lags) + 2.0 * rounds * _NEAR * (1.0 + h * np.abs(labels))[:, None]
+                    told = -np.expm1(np.minimum(epsilon[..., None, None] - losses, 0.0))
+                    lower, upper = lower + _seen(p, some.q, gamma), upper + (some.raised * told).sum((-2, -1))
                     continue
-                if not np.any(parts[0]):
+                if not np.any(p):
                     continue
-                after = rule.step(state, int(query), rounds - played)
+                after = rule.step(state, int(query))
                 if after is None:
                     raise ValueError(
                         f"choice must play what the rule allows, got query {query} in state {state!r:.100}"
                     )
                 one = cells[query]
-                stop(parts[0] * one.beyond[0], parts[1] * one.beyond[1], np.zeros_like(parts[2]), labels)
-                upper = upper + parts[2].sum() * one.beyond[0]
-                made = _played(parts, one)
+                lower = lower + _seen(p * one.beyond[0], some.q * one.beyond[1], gamma)
+                upper = upper + p.sum() * one.beyond[0]
+                made = _played(some, one)
                 following[after] = _Reached(*map(np.add, following[after], made)) if after in following else made
         reached = following
-    labels = rounds * grid.lowest + np.arange(rounds * (grid.size - 1) + 1)
-    for rest in reached.values():
-        stop(*rest, labels)
     # Masses are off by `error` each, and sums of non-negative terms by a unit for each term.
     off = rounds * grid.size * (max(one.error for one in cells) + 4 * EPS) * np.maximum(gamma, 1.0)
     perfect = -np.expm1(np.minimum(epsilon, 0.0))
     return np.clip(lower - off, perfect, 1.0), np.clip(upper + off, perfect, 1.0)
 
 
-def _played(parts: list[np.ndarray], one: _Cells) -> _Reached:
+def _seen(p: np.ndarray, q: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+    """What transcripts of which the label alone is told have of H(gamma)."""
+    return np.maximum(p - gamma[..., None] * q, 0.0).sum(-1)
+
+
+def _played(some: _Reached, one: _Cells) -> _Reached:
     """What the next query makes of transcripts that all play it: masses multiply, losses add up."""
-    p, q = (np.convolve(part, cell) for part, cell in zip(parts[:2], (one.p, one.q), strict=True))
-    raised = np.zeros((p.size, parts[2].shape[1]))
-    for lag in range(parts[2].shape[1] - 1):
-        if np.any(parts[2][:, lag]):
-            raised[:, lag] += np.convolve(parts[2][:, lag], one.ends[:, 0])
-            raised[:, lag + 1] += np.convolve(parts[2][:, lag], one.ends[:, 1])
-    return _Reached(p, q, raised)
+    raised = np.zeros((len(some.raised) + len(one.ends) - 1, some.raised.shape[1]))
+    for lag in np.flatnonzero(some.raised.any(0)):
+        for lower in range(2):
+            raised[:, lag + lower] += np.convolve(some.raised[:, lag], one.ends[:, lower])
+    return _Reached(np.convolve(some.q, one.q), raised)

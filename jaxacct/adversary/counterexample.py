@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,7 +16,6 @@ from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.gap import Gap, finite_gap, lattice_gap
 from jaxacct.games.compositions import Compositions, multisets_up_to
 from jaxacct.games.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
 from jaxacct.games.freeness import closure_of, known_chain
@@ -30,6 +30,8 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
 _MOST_PRODUCTS = 60  # pairs of products that are looked at: about 1,800
+_BLOCK = 2_000_000
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Counterexample:
 
     family: list[Query]
     first: int
-    branches: tuple[tuple[int, ...], tuple[int, ...]]
+    branches: Pair
     epsilon: float
     cost: Bounds
     allowed: Bounds
@@ -116,8 +118,7 @@ class Counterexample:
         Raises:
             ValueError: members that are not finite.
         """
-        query = self._members()[self.first]
-        branches = [self._compositions.exact(b, self.side) for b in self.branches]
+        query, branches = self._parts()
         # What is certain already needs no branch; the choice there does not matter.
         chosen = self.choice(np.where(np.isfinite(query.losses), query.losses, 0.0))
         parts = [(p * branches[c].p, q * branches[c].q) for p, q, c in zip(query.p, query.q, chosen, strict=True)]
@@ -125,10 +126,14 @@ class Counterexample:
         p, q = (np.concatenate(x) for x in zip(*parts, strict=True))
         return experiment(p, q, error)
 
-    def _members(self) -> list[Experiment]:
-        if self._compositions.experiments is None:
+    def _parts(self) -> tuple[Experiment, list[Experiment]]:
+        """The first query and both branches."""
+        compositions = self._compositions
+        if compositions.experiments is None:
             raise ValueError("family must be finite for transcripts, and has members that are not")
-        return self._compositions.experiments[self.side]
+        return compositions.experiments[self.side][self.first], [
+            compositions.exact(b, self.side) for b in self.branches
+        ]
 
     def _on_lattice(self) -> tuple[np.ndarray, np.ndarray]:
         compositions = self._compositions
@@ -139,18 +144,15 @@ class Counterexample:
             law = runs.laws[self.first]
             # After each lattice loss its own branch: two laws without the rest of each other's mass.
             chosen = self.choice(law.offsets * grid.spacing)
-            parts = [
-                Law(law.offsets, np.where(chosen == branch, law.masses, 0.0), 0.0, np.zeros(grid.size))
-                for branch in range(len(nodes))
-            ]
             total = law.excess
             for branch, node in enumerate(nodes):
-                total = total + Runs(parts, grid, runs.upper).then(branch, node[runs.upper])
+                part = Law(law.offsets, np.where(chosen == branch, law.masses, 0.0), 0.0, np.zeros(grid.size))
+                total = total + Runs([part], grid, runs.upper).then(0, node[runs.upper])
             found.append(inflated(total, 2.0**-48 * (1 if runs.upper else -1)))
         return found[0], found[1]
 
     def simulate(self, samples: int, seed: int = 0) -> Simulation:
-        """Plays the interaction ``samples`` times under P and under Q, query by query.
+        """Plays the interaction ``samples`` times under P and under Q.
 
         Args:
             samples: of each.
@@ -160,21 +162,19 @@ class Counterexample:
             ValueError: members that are not finite.
         """
         _validate.count(samples=samples)
-        members, generator = self._members(), np.random.default_rng(seed)
-
-        def draw(member: int, size: int, under_p: bool) -> np.ndarray:
-            masses = members[member].p if under_p else members[member].q
-            return np.asarray(members[member].losses)[generator.choice(masses.size, size, p=masses / masses.sum())]
-
+        query, branches, generator = *self._parts(), np.random.default_rng(seed)
         above = []
         for under_p in (True, False):
-            loss = draw(self.first, samples, under_p)
+
+            def draw(one: Experiment, size: int, under_p: bool = under_p) -> np.ndarray:
+                masses = one.p if under_p else one.q
+                return np.asarray(one.losses)[generator.choice(masses.size, size, p=masses / masses.sum())]
+
+            loss = draw(query, samples)
             chosen = self.choice(np.where(np.isfinite(loss), loss, 0.0))
-            for branch, counts in enumerate(self.branches):
-                here = np.nonzero(chosen == branch)[0]
-                for member, times in enumerate(counts):
-                    for _ in range(times):
-                        loss[here] = loss[here] + draw(member, here.size, under_p)
+            for branch, one in enumerate(branches):
+                here = np.flatnonzero(chosen == branch)
+                loss[here] = loss[here] + draw(one, here.size)
             above.append(float(np.mean(loss > self.epsilon)))
         gamma = float(np.exp(self.epsilon))
         variance = [a * (1.0 - a) / samples for a in above]
@@ -254,17 +254,47 @@ def adaptive_choice(
     return _evaluated(compositions, gaps[side], 0, pair, side)
 
 
-def _gap(compositions: Compositions, first: int, pair: tuple[tuple[int, ...], tuple[int, ...]], side: int) -> Gap:
+class _Gap(NamedTuple):
+    """The largest certain difference between L * sup{A, C} and sup{L * A, L * C}, and at which epsilon."""
+
+    excess: float
+    epsilon: float
+
+
+def _gap(compositions: Compositions, first: int, pair: Pair, side: int) -> _Gap:
+    """What is gained by choosing between A and C after the outcome of L, and not before.
+
+    Positive at gamma iff the leakier continuation changes between outcomes (Proposition 13 of the residue paper, and
+    Theorem B.1 of the paper on f-DP filters). For finite members it is searched where it can be largest: all curves are
+    lines between those epsilons.
+    """
+    points = compositions.points(pair, side)
+    plans = [one_more(plan, first) for plan in pair]
     if compositions.experiments is not None:
-        one, other = (compositions.exact(n, side) for n in pair)
-        return finite_gap(compositions.experiments[side][first], one, other)
-    one, other = (compositions.nodes(n, side) for n in pair)
-    return lattice_gap(first, compositions.runs[side], one, other)
+        query = compositions.experiments[side][first]
+        inner = _with_crossings(points, compositions, pair, side)
+        outer = np.unique((query.finite[:, None] + inner).reshape(-1))
+        # Thinned where outcomes are many: any epsilon is a sound place to look at.
+        outer = outer[:: max(1, outer.size * query.p.size // _BLOCK)]
+        points = _with_crossings(outer, compositions, plans, side)
+    adaptive, _ = compositions.followed(first, pair, side, points)
+    certain = adaptive - np.maximum.reduce([compositions.excess(plan, side, points)[1] for plan in plans])
+    best = int(np.argmax(certain))
+    return _Gap(float(certain[best]), float(points[best]))
 
 
-def _evaluated(
-    compositions: Compositions, gap: Gap, first: int, pair: tuple[tuple[int, ...], tuple[int, ...]], side: int
-) -> Counterexample | None:
+def _with_crossings(
+    points: np.ndarray, compositions: Compositions, pair: Sequence[tuple[int, ...]], side: int
+) -> np.ndarray:
+    """The points, and about where two products' curves cross between neighbouring ones."""
+    one, other = (np.add(*compositions.excess(plan, side, points)) for plan in pair)
+    difference = one - other
+    i = np.nonzero(difference[:-1] * difference[1:] < 0)[0]
+    share = difference[i] / (difference[i] - difference[i + 1])
+    return np.unique(np.concatenate([points, points[i] + np.log1p(share * np.expm1(points[i + 1] - points[i]))]))
+
+
+def _evaluated(compositions: Compositions, gap: _Gap, first: int, pair: Pair, side: int) -> Counterexample | None:
     """The counterexample with its numbers from the analyst's own interaction, not from the gap that found it."""
     if not gap.excess > 0:
         return None
@@ -273,10 +303,7 @@ def _evaluated(
     with jax.enable_x64(True):
         cost = found.profile(gap.epsilon)
     at = np.array([gap.epsilon])
-    plans = [one_more(b, first) for b in pair]
-    each = [compositions.excess(n, side, at) for n in plans]
-    allowed = whole_curve(np.asarray(gap.epsilon), *(np.max(side) for side in zip(*each, strict=True)))
+    each = [compositions.excess(one_more(plan, first), side, at) for plan in pair]
+    allowed = whole_curve(np.asarray(gap.epsilon), *(np.max(bound) for bound in zip(*each, strict=True)))
     gained = float(cost.lower - allowed.upper)
-    if not gained > 0:
-        return None
-    return dataclasses.replace(found, cost=cost, allowed=allowed, excess=gained)
+    return dataclasses.replace(found, cost=cost, allowed=allowed, excess=gained) if gained > 0 else None

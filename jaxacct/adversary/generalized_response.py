@@ -14,7 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.games.experiment import Query, experiment
+from jaxacct.games.experiment import Query, excess, experiment, masses_of
 from jaxacct.losses.compare.enclose import Curve
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -109,19 +109,14 @@ class GeneralizedResponse:
 def _tails(query: Query, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of P(|L| > eps) at ``ends``."""
     if isinstance(query, Curve):
-        if not isinstance(query, TradeOff):
-            pld = query if isinstance(query, PLD) else query.to_pld()
-            losses = np.concatenate([pld.grid.losses, [np.inf]])
-            p = np.concatenate([np.asarray(pld.masses), [float(pld.infinity_mass)]])
-            # Symmetric laws have Q(-inf) = P(inf), which is no P-mass.
-            _check_symmetric(losses, p)
-        else:
-            one = experiment(np.asarray(query.widths, np.float64), np.asarray(query.drops, np.float64), EPS)
-            if np.abs(one.p - one.q[::-1]).max() > 1e-9:
-                raise ValueError("query must have a symmetric loss, got a curve that differs from its reflection")
-            losses, p = one.losses[one.p > 0], one.p[one.p > 0]
-        tails = np.array([p[np.abs(losses) > e].sum() for e in ends])
-        near = np.array([p[np.abs(np.abs(losses) - e) <= 1e-13 * (1.0 + e)].sum() for e in ends])
+        with jax.enable_x64(True):
+            one = experiment(*masses_of(query), 4 * EPS)
+        mirrored = np.exp(one.finite) * excess(one, -one.finite)
+        if np.abs(mirrored - excess(one, one.finite)).max(initial=0.0) > 1e-9:
+            raise ValueError("query must have a symmetric loss, got a curve that differs from its reflection")
+        losses, p = np.abs(one.losses[one.p > 0]), one.p[one.p > 0]
+        tails = np.array([p[losses > e].sum() for e in ends])
+        near = np.array([p[np.abs(losses - e) <= 1e-13 * (1.0 + e) + one.loss_error].sum() for e in ends])
         units = (p.size + 8) * EPS
         return deflated(np.maximum(tails - near, 0.0), units), np.minimum(inflated(tails + near, units), 1.0)
     sides = directions(query, relation)
@@ -140,11 +135,3 @@ def _tails(query: Query, ends: np.ndarray, relation: str) -> tuple[np.ndarray, n
             units = 1.0 + sign * (np.max(tails.error) + 8 * EPS)
             found.append((tails.p_above[n:] + tails.p_below[:n][::-1]) * units)
     return np.maximum(found[0], 0.0), np.minimum(found[1], 1.0)
-
-
-def _check_symmetric(losses: np.ndarray, p: np.ndarray) -> None:
-    finite = np.isfinite(losses) & (p > 1e-12)
-    for loss, mass in zip(losses[finite], p[finite], strict=True):
-        mirror = p[np.abs(losses + loss) < 1e-9 * (1.0 + abs(loss))].sum()
-        if abs(mirror - mass * np.exp(-loss)) > 1e-9:
-            raise ValueError("query must have a symmetric loss, got a law that differs from its reversal")

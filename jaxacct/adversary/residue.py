@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.gap import adaptive_excess_of
 from jaxacct.games.compositions import Compositions, multisets_up_to
 from jaxacct.games.experiment import Query, excess, experiments_of, to_trade_off
 from jaxacct.games.freeness import Certified
@@ -95,12 +94,10 @@ def residue_condition(
     if found is None or len(found) != 1:
         raise ValueError("budget must be finite, with one direction")
     compositions, plans = _plans(budget, query, family, rounds, relation)
-    assert compositions.experiments is not None
     points = found[0].finite
     if not plans or not points.size:
         return ResidueCondition(YES, 0.0, float("nan"))
-    members = [compositions.exact(n, 0) for n in plans]
-    low, high = adaptive_excess_of(compositions.experiments[0][query], members, points)
+    low, high = compositions.followed(query, plans, 0, points)
     room_low, room_high = excess(found[0], points)
     best = int(np.argmax(low - room_high))
     certain = float((low - room_high)[best])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,12 @@ from jaxacct.adversary.blocks import attained, whole_nodes
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
-from jaxacct.filters.guarantees.of_profiles import ProfileGuarantee, decreasing
+from jaxacct.filters.guarantees.of_profiles import decreasing
 from jaxacct.filters.prices.closed_form import certified_queries
 from jaxacct.filters.prices.laws import MenuLaws, menu_laws
 from jaxacct.filters.prices.menu_table import curve_of_budget
 from jaxacct.filters.queries import as_sampled_gaussian
-from jaxacct.games.worst_case import lower_at
+from jaxacct.games.enclosure import Enclosure
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
@@ -55,44 +54,31 @@ class TrueCost:
     """The privacy profile of the worst analyst of a filter, enclosed, in both directions.
 
     Attributes:
-        profile: the upper bound as a curve: a guarantee at every epsilon.
-        attained: what some analyst attains at the points of ``grid``, as an excess over (1 - gamma)_+.
-        grid: the lattice.
+        curve: what the recursion says.
         alone: the queries, and how often each alone fits: analysts who look at nothing.
     """
 
-    profile: PrivacyProfile
-    attained: np.ndarray
-    grid: LossGrid
+    curve: Enclosure
     alone: list[tuple[Mechanism, int]]
 
-    @functools.cached_property
-    def _above(self) -> np.ndarray:
-        """The upper bound at the points of ``grid``."""
-        losses = self.grid.losses
-        return np.asarray(self.profile.hockey_stick(losses)) + np.expm1(np.minimum(losses, 0.0)) + 4 * EPS
+    @property
+    def profile(self) -> PrivacyProfile:
+        """The upper bound as a curve: a guarantee at every epsilon."""
+        return self.curve.profile
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``."""
-        _validate.finite(epsilon=epsilon)
-        upper = np.asarray(self.profile.hockey_stick(epsilon))
         each = [np.asarray(accounting.delta(one, epsilon, steps=runs).lower) for one, runs in self.alone]
-        return Bounds(np.minimum(np.maximum.reduce([self._played(epsilon), *each]), upper)[()], upper[()])
-
-    def _played(self, epsilon: ArrayLike) -> np.ndarray:
-        return lower_at(self.attained, self._above, self.grid, np.asarray(epsilon, np.float64))
+        return _at_least(self.curve.hockey_stick(epsilon), each)
 
     def epsilon(self, delta: ArrayLike) -> Bounds:
         """Bounds of the least epsilon >= 0 at which no analyst has more than ``delta``; shape of ``delta``."""
-        upper = np.asarray(ProfileGuarantee(self.profile, "").epsilon(delta))
-        wanted = np.asarray(delta, np.float64)
-        low, high = np.zeros(wanted.shape), np.minimum(upper, self.grid.losses[-1])
-        for _ in range(50):
-            middle = 0.5 * (low + high)
-            more = self._played(middle) > wanted
-            low, high = np.where(more, middle, low), np.where(more, high, middle)
         each = [np.asarray(accounting.epsilon(one, delta, steps=runs).lower) for one, runs in self.alone]
-        return Bounds(np.minimum(np.maximum.reduce([low, *each]), upper)[()], upper[()])
+        return _at_least(self.curve.epsilon(delta), each)
+
+
+def _at_least(bounds: Bounds, others: list[np.ndarray]) -> Bounds:
+    return Bounds(np.minimum(np.maximum.reduce([bounds.lower, *others]), bounds.upper)[()], bounds.upper)
 
 
 @in_float64
@@ -136,7 +122,7 @@ def true_cost(filter: Any, queries: Sequence[Mechanism], *, clipped: bool = Fals
     below = attained(asked, certain, lattice, floors)
     whole = [int(n) for n in np.floor((1.0 - 8 * EPS) / certain)]
     fixed = [(one, n) for one, n in zip(asked, whole, strict=True) if n]
-    return TrueCost(profile, _both(below, lattice), lattice, fixed)
+    return TrueCost(Enclosure(profile, _both(below, lattice), lattice), fixed)
 
 
 def _above(

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.accounting import Bounds
+from jaxacct.accounting.bracketing import Brackets
 
 
 class AttackCalibration(NamedTuple):
@@ -54,22 +55,18 @@ def calibrate(
     """
     _validate.positive(target=target, least=least, most=most, tolerance=tolerance)
     value = lambda parameter: float(attack(make(parameter), *arguments, **keywords).upper)  # noqa: E731
-    low, high, at_low, best = least, most, np.inf, value(most)
-    if not best <= target:
-        raise ValueError(f"target must be at least {best:.3g}, which is what parameter {most:g} has, got {target:g}")
-    turn = 0
-    while high / low > 1.0 + tolerance:
-        point = float(np.sqrt(low * high))
-        if turn % 3 and at_low < np.inf and best > 0.0:
-            # Just beyond where a line through both ends meets the target, on either side in turn.
-            share = np.log(at_low / target) / np.log(at_low / best)
-            aim = low * (high / low) ** share * (1.0 + (tolerance if turn % 3 == 1 else -tolerance) / 3.0)
-            point = float(np.clip(aim, low * (1.0 + tolerance / 8.0), high / (1.0 + tolerance / 8.0)))
-        found, turn = value(point), turn + 1
-        if found <= target:
-            high, best = point, found
-        else:
-            low, at_low = point, found
-    if low == least and value(least) <= target:
+    ends, middle = (np.array([least]), np.array([most])), np.sqrt([least * most])
+    brackets = Brackets(*ends, more_is_private=True, whole=False, tolerance=tolerance, start=middle, slope=1.0)
+    found = best = np.inf
+    while not brackets.settled.all():
+        parameter = brackets.propose()
+        found = value(float(parameter[0]))
+        with np.errstate(divide="ignore"):
+            moved = brackets.observe(parameter, np.array([found <= target]), np.log([found / target]))
+        best = found if moved.any() else best
+    refuted, meeting = map(float, brackets.ends[:, 0])
+    if brackets.impossible.any():
+        raise ValueError(f"target must be at least {found:.3g}, which is what parameter {most:g} has, got {target:g}")
+    if refuted == meeting:
         raise ValueError(f"target must be below what parameter {least:g} has, got {target:g}: lower least")
-    return AttackCalibration(high, low, best)
+    return AttackCalibration(meeting, refuted, best)

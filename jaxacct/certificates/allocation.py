@@ -9,13 +9,13 @@ docs/proofs/certificates.md). Both take powers of polynomials, whose coefficient
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 from flint import arb_poly
 
-from jaxacct.certificates.balls import arb, ball, gaussian_tail, positive_part
-from jaxacct.certificates.laws.atoms import Pair, masses_of
-from jaxacct.certificates.laws.base import Atoms, Epoch, LaplaceNoise, Law, Normal
+from jaxacct.certificates.balls import arb, positive_part
+from jaxacct.certificates.laws.atoms import masses_of
+from jaxacct.certificates.laws.base import Atoms, Epoch, Law, Normal, Shifts
+from jaxacct.certificates.laws.halves import tails_of
 from jaxacct.certificates.limits import NoCertificateError
 
 _CELLS = 6_000
@@ -74,38 +74,9 @@ def _cells(law: Law, step: arb) -> tuple[list[arb], list[arb]]:
                 p[int(place)] += w
                 q[int(place)] += o
         return p, q
-    tails = _tails_of(law)
+    if not isinstance(law, Normal | Shifts):
+        raise NoCertificateError("mechanism of RandomAllocation must be Gaussian, Laplace or have few outputs")
+    tails = tails_of(law)
     ends = [(arb(1), arb(1)), *(tails(step * k) for k in range(1, _CELLS + 1))]
     p, q = ([positive_part(a[side] - b[side]) for a, b in itertools.pairwise(ends)] for side in (0, 1))
     return p, q
-
-
-def _tails_of(law: Law) -> Callable[[arb], Pair]:
-    """Masses of W and O where the ratio is at least a number."""
-    if isinstance(law, Normal):
-        mu = ball(law.square).sqrt()
-
-        def normal(ratio: arb) -> Pair:
-            at = ratio.log() / mu
-            return gaussian_tail(at - mu / 2), gaussian_tail(at + mu / 2)
-
-        return normal
-    if isinstance(law, LaplaceNoise) and law.rate == 1:
-        most = ball(law.epsilon)
-
-        def laplace(ratio: arb) -> Pair:
-            loss = ratio.log()
-            if loss < -most:
-                return arb(1), arb(1)
-            if loss > most:
-                return arb(0), arb(0)
-            x = ((loss + most) / 2).max(arb(0)).min(most)
-            found = 1 - (x - most).exp() / 2, (-x).exp() / 2
-            if not loss < most:
-                found = found[0].union(arb(0)), found[1].union(arb(0))
-            if not loss > -most:
-                found = found[0].union(arb(1)), found[1].union(arb(1))
-            return found
-
-        return laplace
-    raise NoCertificateError("mechanism of RandomAllocation must be Gaussian, Laplace or have few outputs")

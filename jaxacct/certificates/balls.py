@@ -54,6 +54,12 @@ def gaussian_tail(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() / 2
 
 
+def laplace_tail(x: arb) -> arb:
+    """The probability that a Laplace variable of scale 1 exceeds x."""
+    zero = arb(0)
+    return ((-x.max(zero)).exp() - x.min(zero).expm1()) / 2
+
+
 def log2_size(value: arb) -> float:
     """The binary logarithm of a positive ball's upper end, roughly; -inf for 0."""
     top = value.abs_upper()

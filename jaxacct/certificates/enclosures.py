@@ -5,29 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from jaxacct.certificates.allocation import epoch_delta
 from jaxacct.certificates.balls import arb, ball, ctx, digits_of, positive_part
 from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle, tail_bound
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
 from jaxacct.certificates.laws.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
-from jaxacct.certificates.laws.base import (
-    Atoms,
-    Epoch,
-    Joined,
-    LaplaceNoise,
-    Law,
-    Mixture,
-    Normal,
-    Rescaled,
-    Revealed,
-    Step,
-)
-from jaxacct.certificates.laws.halves import joined_cells, joined_delta
-from jaxacct.certificates.laws.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
-from jaxacct.certificates.laws.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
-from jaxacct.certificates.laws.revealed import RescaledTransform, RevealedTransform, revealed_cells
+from jaxacct.certificates.laws.base import Atoms, Epoch, Joined, Law, Normal, Revealed, Shifts, Step
+from jaxacct.certificates.laws.halves import joined_cells, joined_delta, shifts_delta
+from jaxacct.certificates.laws.laplace import LaplaceTransform, laplace_residues
+from jaxacct.certificates.laws.mixtures import MixtureTransform, NormalTransform, normal_delta
+from jaxacct.certificates.laws.revealed import RevealedTransform, revealed_cells
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.smoothed import smoothed_delta
 from jaxacct.certificates.transforms import Transform
@@ -39,7 +28,6 @@ _NODES = (3_000, 48_000)
 _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
 _NODES_OF_CELLS = (3_000, 12_000)
 _PLAIN_OF_CELLS = 4.0
-_CELLS = 600
 _TAIL = "Chernoff's bound"
 _TINY = arb(2) ** -16_000
 
@@ -116,7 +104,7 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
         return found.lower(), found.upper(), "closed form"
     if any(isinstance(law, Epoch) for law, _ in laws):
         raise NoCertificateError("RandomAllocation has certificates for one epoch")
-    if len(laws) == 1 and isinstance(law, LaplaceNoise) and law.rate == 1 and steps <= _MOST_RESIDUES:
+    if len(laws) == 1 and _is_laplace(law) and steps <= _MOST_RESIDUES:
         found = laplace_residues(law, steps, at)
         return found.lower(), found.upper(), "residues"
     parts = [(masses_of(law, reverse), n) for law, n in laws if isinstance(law, Atoms)]
@@ -164,7 +152,6 @@ def _inverted(laws: list[Step], at: arb, reverse: bool, digits: float, other: bo
 def _smoothed(laws: list[Step], at: arb, reverse: bool, digits: float) -> tuple[arb, arb, str]:
     """From means over nearby epsilons."""
     ends, cut = [], any(_cut(law) for law, _ in laws)
-    above = cut or any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws)
     for upper in (False, True):
         transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
         quick = all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms)
@@ -172,24 +159,30 @@ def _smoothed(laws: list[Step], at: arb, reverse: bool, digits: float) -> tuple[
         plain = min(digits, _PLAIN_OF_CELLS if cut else _PLAIN)
         found = [smoothed_delta(transforms, at, plain, count) for count in nodes]
         ends.append(_with_masses(transforms, at, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
-        if not above:
+        if not cut:
             return (*ends[0], "smoothed contour")
     return ends[0][0], ends[1][1], "smoothed contour"
 
 
+def _is_laplace(law: Law) -> TypeGuard[Shifts]:
+    return isinstance(law, Shifts) and law.noise == "laplace" and law.plain
+
+
 def _falls(laws: list[Step]) -> bool:
     """Whether so many runs of Laplace noise make a transform that falls far enough by itself."""
-    return sum(float(law.epsilon) * n for law, n in laws if isinstance(law, LaplaceNoise) and law.rate == 1) > 40
+    return sum(float(law.parts[0][1]) * n for law, n in laws if _is_laplace(law)) > 40
 
 
 def _smooth(law: Law) -> bool:
     """Whether the transform falls along a line as a Gaussian's does."""
-    return isinstance(law, Normal | Mixture) or (isinstance(law, Revealed) and not _cut(law))
+    return isinstance(law, Normal | Revealed) or (isinstance(law, Shifts) and law.noise == "normal")
 
 
 def _cut(law: Law) -> bool:
-    """Whether the law is cut into cells for a composition."""
-    return isinstance(law, Joined) or (isinstance(law, Revealed) and any(_cut(part) for _, part in law.parts))
+    """Whether the law is cut into cells for a composition: samples of Laplace noise, joined halves."""
+    if isinstance(law, Revealed):
+        return any(_cut(part) for _, _, part in law.parts)
+    return isinstance(law, Joined) or (isinstance(law, Shifts) and law.noise == "laplace" and not law.plain)
 
 
 def _with_masses(transforms: Transforms, epsilon: arb, lower: arb, upper: arb) -> tuple[arb, arb]:
@@ -204,32 +197,25 @@ def _with_masses(transforms: Transforms, epsilon: arb, lower: arb, upper: arb) -
 
 
 def _finite(law: Law, reverse: bool, upper: bool) -> Transform:
-    """A transform that is fast along the line: samples of Laplace noise and joined halves are cut into cells."""
-    if isinstance(law, LaplaceNoise) and law.rate != 1:
-        return AtomTransform(laplace_cells(law, _CELLS, reverse, upper))
-    if isinstance(law, Joined):
-        return AtomTransform(joined_cells(law, reverse, upper))
-    if isinstance(law, Revealed) and _cut(law):
-        return AtomTransform(revealed_cells(law, reverse, upper))
-    return _transform(law, reverse)
+    """A transform that is fast along the line: that of cells, where the law is cut into them."""
+    if not _cut(law):
+        return _transform(law, reverse)
+    cells = revealed_cells(law, reverse, upper) if isinstance(law, Revealed) else joined_cells(law, reverse, upper)
+    return AtomTransform(cells)
 
 
 def _one_run(law: Law, epsilon: arb, reverse: bool) -> arb:
     if isinstance(law, Normal):
         return normal_delta(law, epsilon)
-    if isinstance(law, Mixture):
-        return mixture_delta(law, epsilon, reverse)
-    if isinstance(law, LaplaceNoise):
-        return laplace_delta(law, epsilon, reverse)
+    if isinstance(law, Shifts):
+        return shifts_delta(law, epsilon, reverse)
     if isinstance(law, Joined):
         return joined_delta(law, epsilon, reverse)
-    if isinstance(law, Rescaled):
-        gain = ball(law.gain)
-        if reverse:
-            return _one_run(law.law, epsilon + gain.log(), reverse)
-        return gain * _one_run(law.law, epsilon - gain.log(), reverse)
     if isinstance(law, Revealed):
-        return sum((ball(share) * _one_run(part, epsilon, reverse) for share, part in law.parts), arb(0))
+        parts = [(ball(share), ball(gain), part) for share, gain, part in law.parts]
+        if reverse:
+            return sum((share * _one_run(part, epsilon + gain.log(), True) for share, gain, part in parts), arb(0))
+        return sum((share * gain * _one_run(part, epsilon - gain.log(), False) for share, gain, part in parts), arb(0))
     assert isinstance(law, Atoms)
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
@@ -237,13 +223,10 @@ def _one_run(law: Law, epsilon: arb, reverse: bool) -> arb:
 def _transform(law: Law, reverse: bool) -> Transform:
     if isinstance(law, Normal):
         return NormalTransform(law)
-    if isinstance(law, Mixture):
-        return MixtureTransform(law, reverse)
-    if isinstance(law, LaplaceNoise):
-        return LaplaceTransform(law, reverse)
-    if isinstance(law, Rescaled):
-        return RescaledTransform(_transform(law.law, reverse), ball(law.gain), reverse)
+    if isinstance(law, Shifts):
+        return LaplaceTransform(law) if law.noise == "laplace" else MixtureTransform(law, reverse)
     if isinstance(law, Revealed):
-        return RevealedTransform([(ball(share), _transform(part, reverse)) for share, part in law.parts])
+        parts = [(ball(share), ball(gain), _transform(part, reverse)) for share, gain, part in law.parts]
+        return RevealedTransform(parts, reverse)
     assert isinstance(law, Atoms)
     return AtomTransform(masses_of(law, reverse))

@@ -1,8 +1,9 @@
-"""The command line. Each command's module is imported when it runs."""
+"""The command line, ``jaxacct`` or ``python -m jaxacct``. Each command's module is imported when it runs."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import re
 import sys
@@ -20,11 +21,10 @@ _COMMANDS = {
     "calibrate": ("calibrate", "Print the noise, rate or steps that meet epsilon and delta."),
     "certify": ("certify", "Print a certificate of delta or epsilon, or check one."),
     "compare": ("compare", "Compare what filters certify on one schedule."),
-    "completion": ("completion", "Print the script that completes commands in your shell."),
     "delta": ("account", "Print bounds of delta at a given epsilon."),
     "epsilon": ("account", "Print bounds of epsilon at a given delta."),
     "ledger": ("ledger", "Keep a privacy budget on disk that several processes draw on."),
-    "plot": ("plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
+    "plot": ("plot", "Draw a privacy profile, trade-off curve or loss."),
     "statement": ("statement", "Say in words what a run, a ledger or a plan guarantees."),
     "sweep": ("sweep", "Tabulate epsilon, delta or noise over many settings."),
     "train": ("train", "Train a network with DP-SGD under a privacy budget."),
@@ -50,6 +50,8 @@ class _LazyGroup(click.Group):
 _EPILOG = """\b
 Example:
   jaxacct epsilon --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
+
+Completion: eval "$(_JAXACCT_COMPLETE=bash_source jaxacct)" in ~/.bashrc; zsh_source, fish_source for other shells.
 
 Exit status: 0; 2 for an invalid argument or file, with one line on standard error; 130 if interrupted.
 """
@@ -119,6 +121,7 @@ def _without_passwords(text: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``jaxacct``: exit code 0, 2 for bad usage (one line on stderr), 130 for Ctrl-C."""
+    gc.set_threshold(200_000)  # importing JAX and tracing make many objects that stay
     try:
         code = group.main(arguments, prog_name="jaxacct", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:

@@ -53,7 +53,7 @@ _USERS = "records-per-user"
     "mechanisms that are given by it), the largest rate, the most steps, the most records of a user.",
 )
 @_question(
-    "--between",
+    "--bracket",
     type=float,
     nargs=2,
     metavar="LOW HIGH",
@@ -67,7 +67,7 @@ def calibrate(
     delta: float | None,
     target_mu: float | None,
     seek: str,
-    between: tuple[float, float] | None,
+    bracket: tuple[float, float] | None,
     relation: str,
     records_per_user: int | None,
     **arguments: object,
@@ -89,10 +89,7 @@ def calibrate(
     if target_mu is None:
         if epsilon is None or delta is None:
             raise click.UsageError("give --epsilon and --delta, or --gdp")
-        try:
-            found = asked.calibration(epsilon, delta, between)
-        except ValueError as problem:
-            raise ValueError(_advised(str(problem), seek, between)) from None
+        found = asked.calibration(epsilon, delta, bracket)
         value, refuted = found.parameter.item(), found.refuted.item()
         there = float(found.delta.lower), float(found.delta.upper)
         targets = {"epsilon": epsilon, "delta": delta}
@@ -102,7 +99,7 @@ def calibrate(
     else:
         if not (epsilon is None and delta is None and more):
             raise click.UsageError("--gdp takes the place of --epsilon and --delta, and looks for noise")
-        value, refuted, reached = asked.to_mu(target_mu, *(between or (0.05, 1e4)))
+        value, refuted, reached = asked.to_mu(target_mu, *(bracket or (0.05, 1e4)))
         targets, fields = {"mu": target_mu}, {f"mu_at_{name}": reached}
         met, where = f"mu <= {rounded_up(reached)}", "mu-GDP up to delta 1e-10"
         missed = "= {} was not shown to"
@@ -126,16 +123,6 @@ def calibrate(
         *said,
     ]
     return Answer(lines, query | targets | {"assumes": said, name: value} | fields)
-
-
-def _advised(problem: str, seek: str, between: object) -> str:
-    """The search's own words, with what a shell can do about them."""
-    if seek in ("steps", _USERS) and between is None:
-        least = "step" if seek == "steps" else "record"
-        return problem.replace(
-            ": widen the bracket, or see whether seek fits", f": not even a single {least} is within it"
-        )
-    return problem.replace("widen the bracket, or see whether seek fits", "look further with --between LOW HIGH")
 
 
 @dataclasses.dataclass
@@ -176,15 +163,14 @@ class Search:
         return mechanism, 1
 
     def calibration(
-        self, epsilon: Number, delta: Number, between: tuple[float, float] | None = None, unreachable: str = "raise"
+        self, epsilon: Number, delta: Number, bracket: tuple[float, float] | None = None, unreachable: str = "raise"
     ) -> Calibration:
         """The `Calibration` for targets, numbers or arrays."""
         from jaxacct.accounting.calibration import calibrate as calibrated
 
-        bracket, whole = FAMILIES[self.run.family].bracket, self.seek in ("steps", _USERS)
-        if self.seek != "noise":
-            bracket = {"rate": (1e-9, 1.0), _USERS: (1.0, 100_000.0)}.get(self.seek)
-        seek = "smallest" if self.seek == "noise" and bracket is None else "largest"
+        losses = FAMILIES[self.run.family].bracket
+        known = {"noise": losses, "rate": (1e-9, 1.0), _USERS: (1.0, 100_000.0)}
+        seek = "smallest" if self.seek == "noise" and losses is None else "largest"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the answer says how far off it may be
             steps = lambda value: self.made(value)[1]  # noqa: E731
@@ -194,8 +180,8 @@ class Search:
                 steps=steps,
                 relation=self.relation,
                 seek=seek,
-                whole=whole,
-                bracket=between or bracket,
+                whole=self.seek in ("steps", _USERS),
+                bracket=bracket or known.get(self.seek),
                 unreachable=unreachable,
                 progress=report_of_work(),
             )

@@ -9,9 +9,10 @@ import click
 
 from jaxacct._files import is_regular
 from jaxacct.cli.output import Answer
-from jaxacct.cli.page import WHOLE, output_file, question, relation_option, under
+from jaxacct.cli.page import output_file, question, relation_option, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
+from jaxacct.cli.values import WHOLE
 
 _question = under("Question")
 _MOST = 2**24  # bytes of a certificate

@@ -14,7 +14,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import accounting, filters
-from jaxacct._numerics.roots import last
 from jaxacct._types import PyTree
 from jaxacct.adversary import true_cost
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
@@ -37,23 +36,9 @@ class Schedule(NamedTuple):
     parts: list[tuple[Mechanism, int]]
     delta: float
 
-    @property
-    def steps(self) -> int:
-        """The number of steps of all parts together."""
-        return sum(count for _, count in self.parts)
-
     def whole(self) -> Composed:
         """All of it as one mechanism."""
         return Composed([part for part, _ in self.parts], [count for _, count in self.parts])
-
-    def first(self, steps: int) -> Schedule:
-        """The run up to its first ``steps`` steps."""
-        parts, left = [], steps
-        for part, count in self.parts:
-            if left > 0:
-                parts.append((part, min(count, left)))
-            left -= count
-        return Schedule(parts, self.delta)
 
     def total(self, cost: Callable[[Mechanism], ArrayLike]) -> np.ndarray:
         """The sum of a cost of one run, rounded up."""
@@ -67,17 +52,11 @@ class Claim(NamedTuple):
         epsilon: at the schedule's delta.
         lower: the truth is above it, where that is known; else NaN.
         kind: "proven" or "asymptotic" (no bound).
-        steps: how many of the schedule's steps are admitted within the target, or None.
     """
 
     epsilon: float
     lower: float = math.nan
     kind: str = "proven"
-    steps: int | None = None
-
-
-Ask = Callable[[Schedule, float | None], Claim]
-"""What somebody says of a schedule, and, where an epsilon is given, how many of its steps stay within it."""
 
 
 def _in_advance(schedule: Schedule) -> Claim:
@@ -115,94 +94,79 @@ def _limit_of(schedule: Schedule) -> Filter:
     raise ValueError("it is for sampled Gaussians of rates all below 0.2, or all above 0.8")
 
 
-def _true_cost(schedule: Schedule, epsilon: float | None) -> Claim:
+def _true_cost(schedule: Schedule) -> Claim:
     """Of that filter: what the worst analyst who picks steps of this schedule by earlier results can do to it."""
-    del epsilon
     budget = _limit_of(schedule)
     queries = list({repr(part): part for part, _ in schedule.parts}.values())
     lower, upper = true_cost(budget, queries, delta=schedule.delta).epsilon(schedule.delta)
     return Claim(float(upper), float(lower))
 
 
-def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Claim:
+def _gdp_residue(schedule: Schedule) -> Claim:
     """The filter for one target, asked step by step."""
     if schedule.whole()._gaussian_noise() is not None:
         raise ValueError("for Gaussians without sampling it is the gdp filter")
-    if schedule.steps > _MOST:
+    counts = [count for _, count in schedule.parts]
+    if sum(counts) > _MOST:
         raise ValueError(f"it goes through steps one by one: at most {_MOST}")
     slack = _SLACK * schedule.delta
     each = [filters.prepare(part) for part, _ in schedule.parts]
     queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-    which = np.repeat(np.arange(len(each)), [count for _, count in schedule.parts])
+    which = np.repeat(np.arange(len(each)), counts)
 
     @jax.jit
-    def count(mu: ArrayLike) -> jax.Array:
-        budget = filters.gdp_residue(mu, slack, steps=schedule.steps)
+    def admits(mu: ArrayLike) -> jax.Array:
+        budget = filters.gdp_residue(mu, slack, steps=sum(counts))
 
         def step(state: PyTree, i: PyTree) -> PyTree:
             admitted, state = budget.update(jax.tree.map(lambda x: x[i], queries), state)
             return state, admitted
 
-        return jax.lax.scan(step, budget.init(), which)[1].sum()
+        return jax.lax.scan(step, budget.init(), which)[1].all()
 
-    def admits(target: float) -> int:
-        return int(count(filters.for_target("gdp_residue", target, schedule.delta, slack=slack).mu))
-
-    return _least(schedule, epsilon, admits, _in_advance(schedule).epsilon)
+    mu_of = lambda target: filters.for_target("gdp_residue", target, schedule.delta, slack=slack).mu  # noqa: E731
+    return _least(schedule, lambda target: bool(admits(mu_of(target))))
 
 
-def _least(schedule: Schedule, epsilon: float | None, admits: Callable[[float], int], own: float) -> Claim:
-    """The least target tried, a little above the schedule's ``own`` epsilon, at which every step is admitted."""
-    target = next((own * factor for factor in _ABOVE if admits(own * factor) == schedule.steps), math.inf)
-    return Claim(target, steps=None if epsilon is None else admits(epsilon))
-
-
-def _least_target(make: Callable[..., Filter], schedule: Schedule, epsilon: float | None) -> Claim:
-    """The filter that ``make`` makes for the schedule's range and one target."""
+def _least(schedule: Schedule, admits: Callable[[float], bool]) -> Claim:
+    """The least target tried, a little above the schedule's own epsilon, at which every step is admitted."""
     own = _in_advance(schedule).epsilon
-    users = [part for part, _ in schedule.parts if isinstance(part, UserLevel)]
+    return Claim(next((own * factor for factor in _ABOVE if admits(own * factor)), math.inf))
+
+
+def _least_target(make: Callable[..., Filter], schedule: Schedule) -> Claim:
+    """The filter that ``make`` makes for the schedule's range and one target."""
+    parts = [part for part, _ in schedule.parts]
+    users = [part for part in parts if isinstance(part, UserLevel)]
     if users:
-        if len(users) < len(schedule.parts) or make is not filters.sampled_gaussian:
+        if len(users) < len(parts) or make is not filters.sampled_gaussian:
             raise ValueError("it is for sampled Gaussians and single records")
         make = partial(make, records=max(int(part.records) for part in users))  # pyright: ignore[reportArgumentType]
-        alone = [(PoissonSampled(part.mechanism, part.rate), steps) for part, steps in schedule.parts]  # pyright: ignore[reportAttributeAccessIssue]
-        schedule = schedule._replace(parts=alone)
+        parts = [PoissonSampled(part.mechanism, part.rate) for part in users]
     with jax.enable_x64(True):
-        pairs = [as_sampled_gaussian(part) for part, _ in schedule.parts]
+        pairs = [as_sampled_gaussian(part) for part in parts]
     if any(pair is None for pair in pairs):
         raise ValueError("it is for sampled Gaussians")
     noises, rates = (tuple(float(np.asarray(pair[i])) for pair in pairs if pair is not None) for i in (0, 1))
-
     ends = {"sigma": (min(noises), max(noises)), "rate": (min(rates), max(rates))}
+    run = Composed(parts, [count for _, count in schedule.parts])
 
-    def admits(target: float) -> int:
+    def admits(target: float) -> bool:
         budget = make(**ends, epsilon=target, delta=schedule.delta)
-        fits = lambda steps: steps == 0 or bool(budget.update(schedule.first(steps).whole(), budget.init())[0])  # noqa: E731
-        return last(fits, 0, schedule.steps + 1)
+        return bool(budget.update(run, budget.init())[0])
 
-    return _least(schedule, epsilon, admits, own)
-
-
-def _with_steps(ask: Callable[[Schedule], Claim]) -> Ask:
-    """Adds how many of the schedule's first steps keep what it says within ``epsilon``."""
-
-    def asked(schedule: Schedule, epsilon: float | None) -> Claim:
-        within = lambda steps: ask(schedule.first(steps)).epsilon <= (epsilon or 0.0)  # noqa: E731
-        steps = None if epsilon is None else last(within, 0, schedule.steps + 1)
-        return ask(schedule)._replace(steps=steps)
-
-    return asked
+    return _least(schedule, admits)
 
 
-FILTERS: dict[str, Ask] = {
-    "fixed in advance": _with_steps(_in_advance),
-    "pure_dp": _with_steps(lambda one: _certified(filters.pure_dp(float(one.total(pure_cost))), one)),
-    "zcdp": _with_steps(lambda one: _certified(filters.zcdp(float(one.total(concentrated_cost))), one)),
-    "gdp": _with_steps(_gdp),
-    "renyi": _with_steps(_renyi),
-    "approximate_gdp": _with_steps(lambda one: _certified(_limit_of(one), one)._replace(kind="asymptotic")),
+FILTERS: dict[str, Callable[[Schedule], Claim]] = {
+    "fixed in advance": _in_advance,
+    "pure_dp": lambda one: _certified(filters.pure_dp(float(one.total(pure_cost))), one),
+    "zcdp": lambda one: _certified(filters.zcdp(float(one.total(concentrated_cost))), one),
+    "gdp": _gdp,
+    "renyi": _renyi,
+    "approximate_gdp": lambda one: _certified(_limit_of(one), one)._replace(kind="asymptotic"),
 }
-THOROUGH: dict[str, Ask] = {
+THOROUGH: dict[str, Callable[[Schedule], Claim]] = {
     "sampled_gaussian": partial(_least_target, filters.sampled_gaussian),
     "closed_form": partial(_least_target, filters.closed_form),
     "approximate_gdp, true cost": _true_cost,

@@ -31,14 +31,7 @@ _WORDS = ("regime", "relation")
 _LISTS = ("orders",)
 _RANGES = ("sigma", "rate")  # one number, or the smallest and the largest
 PARAMETERS = (
-    "\b\nWhich FILTER, by what you run:\n"
-    "  counts and histograms with Laplace noise           pure_dp, or zcdp for many of them\n"
-    "  sums and means with Gaussian noise                 gdp\n"
-    "  both, or with exponential mechanisms               zcdp\n"
-    "  both, and (epsilon, delta) of other programs       approximate_dp\n"
-    "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
-    "  DP-SGD with noise and rate in known ranges         sampled_gaussian\n"
-    "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
+    "\b\nFILTER and its parameters ([...]: may be left out):\n"
     + "\n".join(f"  {name:<23}{own}" for name, (own, *_) in FILTERS.items())
     + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
     + " ".join(name for name, forms in FILTERS.items() if len(forms) > 1)

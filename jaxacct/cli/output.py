@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import click
-
 from jaxacct._types import Fields, PyTree
 
 
@@ -46,11 +44,6 @@ def as_json(value: PyTree) -> PyTree:
 def json_text(value: object) -> str:
     """One line of JSON; numbers come back as the doubles they were."""
     return json.dumps(as_json(value), allow_nan=False)
-
-
-def say_json(value: object) -> None:
-    """Prints a dictionary as one JSON object on one line."""
-    click.echo(json_text(value))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

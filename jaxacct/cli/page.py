@@ -12,8 +12,6 @@ import click
 from jaxacct._progress import Report, progress
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import Answer, csv_text, json_text
-from jaxacct.cli.start import rare_collection
-from jaxacct.cli.values import WHOLE_VALUES
 
 Command = Callable[..., object]
 FIRST, MECHANISM = "DP-SGD", "Mechanism"
@@ -58,7 +56,7 @@ class Question(Page):
         as_json, as_csv, quiet, file = (ctx.params.pop(name, None) for name in ("as_json", "as_csv", "quiet", "into"))
         if as_csv and as_json:
             raise click.UsageError("--csv and --json are two ways to print: give one of them")
-        with rare_collection(), plain_errors():
+        with plain_errors():
             with progress(str(self.name), bool(quiet)) as ctx.obj:
                 answer: Answer = super().invoke(ctx)
             text = json_text(answer.fields) if as_json else csv_text(*answer.csv) if as_csv else "\n".join(answer.lines)
@@ -68,22 +66,6 @@ class Question(Page):
             else:
                 file.write_text(text, encoding="utf-8")
         ctx.exit(answer.status)
-
-
-class _Whole(click.ParamType):
-    """A whole number, also written as 1e6."""
-
-    name = "whole"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, at most 2**53."""
-        found = WHOLE_VALUES.convert(value, param, ctx)
-        if found.size != 1:
-            self.fail(f"{value!r} is not one number.", param, ctx)
-        return int(found[0])
-
-
-WHOLE = _Whole()
 
 
 class AnySpelling(click.Choice):

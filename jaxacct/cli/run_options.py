@@ -10,8 +10,9 @@ import numpy as np
 from click import ParamType
 
 from jaxacct._types import Fields
-from jaxacct.cli.page import FIRST, MECHANISM, WHOLE, Command, together, under
+from jaxacct.cli.page import FIRST, MECHANISM, Command, together, under
 from jaxacct.cli.runs import FAMILIES, OPTIONS, Number, Run
+from jaxacct.cli.values import WHOLE
 
 # Name: (heading, kind, help), in the order of the help pages.
 _OPTIONS = {
@@ -183,12 +184,10 @@ def _of_training(around: Fields) -> tuple[Fields, Number]:
 def _divided_up(batch: Number, records: Number) -> Number:
     """batch / records, at most 1, rounded up to a double: the larger rate is the less private one."""
 
-    def one(part: float, whole: float) -> float:
-        exact = Fraction(int(part), int(whole))
-        near = part / whole
-        return float(near if Fraction(near) >= exact else np.nextafter(near, 1.0))
+    from jaxacct._numerics.rounding import next_to
 
-    rates = np.vectorize(one, otypes=[np.float64])(batch, records)
+    up = lambda part, whole: next_to(Fraction(int(part), int(whole)), np.inf)  # noqa: E731
+    rates = np.vectorize(up, otypes=[np.float64])(batch, records)
     return float(rates) if rates.ndim == 0 else rates
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxacct._types import Fields
 from jaxacct.cli import warn
-from jaxacct.cli.page import WHOLE, under
+from jaxacct.cli.page import under
+from jaxacct.cli.values import WHOLE
 
 if TYPE_CHECKING:
     from jaxacct.mechanisms.base import Mechanism

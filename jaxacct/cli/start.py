@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import platform
-from collections.abc import Iterator
 
 
 def cache_compilations() -> None:
@@ -23,14 +21,3 @@ def cache_compilations() -> None:
             if cache.own_folder(*below):  # a program that somebody else put there would be run
                 jax.config.update("jax_compilation_cache_dir", str(cache.directory().joinpath(*below)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-@contextlib.contextmanager
-def rare_collection() -> Iterator[None]:
-    """Garbage is looked for rarely: importing JAX and tracing make many objects that stay."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

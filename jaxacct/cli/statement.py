@@ -9,8 +9,9 @@ import click
 
 from jaxacct._types import Fields
 from jaxacct.cli.output import Answer
-from jaxacct.cli.page import WHOLE, question, under
+from jaxacct.cli.page import question, under
 from jaxacct.cli.run_options import option_of
+from jaxacct.cli.values import WHOLE
 
 _run = under("Plan")
 _output = under("Output")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,7 +14,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.page import AnySpelling, Page, question
 from jaxacct.cli.runs import warn_of_delta
 
-_NEEDED = ("flax", "optax", "sklearn", "tqdm", "matplotlib")
+_NEEDED = ("flax", "optax", "sklearn", "matplotlib")
 _INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -92,20 +92,7 @@ _SETTINGS = (
 @click.option("--resume", is_flag=True, help="Go on with the run in --checkpoint (or begin it, if there is none).")
 @click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
 @click.option("--verbose", is_flag=True, help="Also print the epsilons that are not to be reported, and why.")
-def train(
-    data: str,
-    path: Path | None,
-    epochs: float | None,
-    seed: int | None,
-    output: Path | None,
-    checkpoint: Path | None,
-    checkpoint_every: int,
-    resume: bool,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-    **given: object,
-) -> None:
+def train(**given: Any) -> None:
     """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
 
     The training examples are private, their number and the whole held-out set are treated as public. Nothing
@@ -119,11 +106,11 @@ def train(
     from jaxacct import _validate
     from jaxacct.cli.train_run import run
 
-    sampling = given["sampling"]
+    sampling, epochs, checkpoint = given["sampling"], given["epochs"], given["checkpoint"]
     with plain_errors():
         if given["steps"] is not None and epochs is not None:
             raise ValueError("steps and epochs are two ways to say the same: give one of them")
-        if resume and checkpoint is None:
+        if given["resume"] and checkpoint is None:
             raise ValueError("resume needs checkpoint, the folder of the run to go on with")
         if sampling != "poisson" and given["filter"] is not None:
             raise ValueError(
@@ -137,17 +124,15 @@ def train(
         if sampling != "truncated" and given["largest"] is not None:
             raise ValueError(f"largest goes with sampling truncated, got sampling {sampling}")
         own = {"filter": "sampled_gaussian" if sampling == "poisson" else "menu"}
-        own |= _RECIPES[data] | ({"rate": 1.0} if given["filter"] == "gdp" else {})
+        own |= _RECIPES[given["data"]] | ({"rate": 1.0} if given["filter"] == "gdp" else {})
         settings: Fields = {name: own.get(name) if given[name] is None else given[name] for name in _SETTINGS}
         if epochs is not None:
             _validate.positive(epochs=epochs, rate=settings["rate"])
             settings["steps"] = math.ceil(epochs / settings["rate"])
-        _validate.count(checkpoint_every=checkpoint_every, physical_batch=settings["physical_batch"])
+        _validate.count(checkpoint_every=given["checkpoint_every"], physical_batch=settings["physical_batch"])
         _validate.at_most(2**18, physical_batch=settings["physical_batch"])
         _validate.positive(**{name: settings[name] for name in ("clip", "learning_rate", "evaluate_every")})
         warn_of_delta(settings["delta"], [])
-        folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
-        durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
-        stopped = run(data, path, settings, seed, folder, durable, as_json, quiet, verbose)
+        stopped = run(given, settings)
     if stopped:
         click.get_current_context().exit(_INTERRUPTED)

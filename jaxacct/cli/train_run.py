@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import jax.numpy as jnp
 import optax
-import tqdm
 
 from jaxacct import training
 from jaxacct._printing import rounded_down, rounded_up
@@ -22,25 +21,15 @@ from jaxacct.cli.output import json_text
 from jaxacct.cli.start import cache_compilations
 
 
-def run(
-    data: str,
-    path: Path | None,
-    settings: Fields,
-    seed: int | None,
-    folder: Path,
-    durable: Fields | None,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-) -> bool:
-    """Plans the budget, trains, and writes the report into ``folder``; whether Ctrl-C was pressed.
+def run(given: Fields, settings: Fields) -> bool:
+    """Plans the budget, trains, and writes the report; whether Ctrl-C was pressed.
 
-    ``settings`` are the options of the run, as the report lists them; ``durable`` holds folder, steps between
-    checkpoints and whether to resume, of a run with checkpoints; ``verbose`` also prints the epsilons that are not to
-    be reported.
+    ``given`` are the command's options; ``settings`` those that the report lists, with what stands for None.
     """
+    seed, as_json, quiet, checkpoint = (given[name] for name in ("seed", "as_json", "quiet", "checkpoint"))
+    folder = given["output"] or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
     cache_compilations()
-    dataset = training.demo.load_data(data, path)
+    dataset = training.demo.load_data(given["data"], given["path"])
     keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
     # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
     network = training.demo.build_network(
@@ -84,31 +73,27 @@ def run(
     durably = None
     with contextlib.ExitStack() as open_run:
         interrupted = open_run.enter_context(training.stop_on_interrupt())
-        if durable is not None:
-            agreed = settings | {"data": data, "seeded": seed is not None}  # the seed is on no disk
+        if checkpoint is not None:
+            agreed = settings | {"data": given["data"], "seeded": seed is not None}  # the seed is on no disk
             roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
             durably = open_run.enter_context(
                 training.durable_run(
-                    step=step, state=state, filter=budget.filter, keys=roots, settings=agreed, **durable
+                    step=step,
+                    state=state,
+                    filter=budget.filter,
+                    keys=roots,
+                    settings=agreed,
+                    folder=checkpoint,
+                    every=given["checkpoint_every"],
+                    resume=given["resume"],
                 )
             )
             step, state = durably.step, durably.state
-        bar = open_run.enter_context(
-            tqdm.tqdm(
-                disable=quiet or not sys.stderr.isatty(), initial=int(state.step), total=settings["steps"],
-                unit="step", dynamic_ncols=True, mininterval=0.2,
-            )
-        )  # fmt: skip
+        told = open_run.enter_context(progress("steps", quiet))
 
         def show(record: training.StepRecord, accuracy: float) -> None:
-            if record.step > settings["steps"]:
-                bar.total = record.step
-            bar.set_postfix_str(
-                f"held-out {100 * accuracy:.1f} %, noisy gradient {record.gradient_norm:.3g}, "
-                f"budget left {100 * record.budget_left:.1f} %",
-                refresh=False,
-            )
-            bar.update(1)
+            if told is not None:
+                told(min(record.step, settings["steps"]), settings["steps"])
 
         outcome = training.fit(
             step,
@@ -133,8 +118,8 @@ def run(
     if as_json:
         click.echo(json_text({**report, "files": [str(file) for file in files]}))
         return stopped
-    click.echo(training.table(report, verbose))
-    if not verbose:
+    click.echo(training.table(report, given["verbose"]))
+    if not given["verbose"]:
         click.echo("why, and the numbers that are not to be reported: report.md, or --verbose")
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
     return stopped

@@ -11,13 +11,11 @@ _MOST = 1_000_000
 class _Values(click.ParamType):
     """``1,2,4``, ``0.5:4:8`` (8 numbers from 0.5 to 4), ``1e-3:1:20:log`` (the same ratio from each to the next)."""
 
-    name = "list"
+    def __init__(self, name: str, whole: bool = False):
+        self.name, self.whole = name, whole
 
-    def __init__(self, whole: bool = False):
-        self.whole = whole
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> np.ndarray:
-        """All the numbers, in the order given; float64."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> np.ndarray | int:
+        """All the numbers, in the order given, float64; of the type "whole", the one number."""
         if isinstance(value, np.ndarray):
             return value
         try:
@@ -35,6 +33,10 @@ class _Values(click.ParamType):
             found = np.rint(found) if ":" in str(value) else found
             if not np.all((found == np.floor(found)) & (np.abs(found) <= 2.0**53)):
                 self.fail(f"{value!r} is not a whole number of at most 2**53, or several.", param, ctx)
+        if self.name == "whole":
+            if found.size != 1:
+                self.fail(f"{value!r} is not one number.", param, ctx)
+            return int(found[0])
         return found
 
 
@@ -56,5 +58,7 @@ def _range(text: str) -> np.ndarray:
     return (np.geomspace if log else np.linspace)(low, high, int(count))
 
 
-VALUES = _Values()
-WHOLE_VALUES = _Values(whole=True)
+VALUES = _Values("list")
+WHOLE_VALUES = _Values("list", whole=True)
+WHOLE = _Values("whole", whole=True)
+"""One whole number, also written as 1e6."""

@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -25,8 +26,8 @@ from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._types import PyTree
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.definitions import AtOneOrder, Definition, OfGaussians, PureExPost
-from jaxacct.expost.parameters import UP, at_an_order, check_order, check_sizes, usable
+from jaxacct.expost.definitions import Definition, OfGaussians, PureExPost, RenyiExPost
+from jaxacct.expost.parameters import UP, check_order, check_sizes, usable
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.filters.amounts import caller_dtype
 
@@ -66,19 +67,16 @@ class _Private:
         check_sizes(epsilon=self.epsilon, sensitivity=self.sensitivity)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Renyi(_Private, AtOneOrder):
-    """Checks with a Rényi cost."""
+class _NoSecret:
+    """Checks that keep no secret between answers."""
 
-    order: float = dataclasses.field(metadata={"static": True})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _validate.scalar(check_order, order=self.order)
+    def start(self, key: Array) -> None:
+        """Returns None."""
+        return None
 
 
 @_register
-class PlainGaussian(OfGaussians, _Private):
+class PlainGaussian(_NoSecret, OfGaussians, _Private):
     """Scores with Gaussian noise against a threshold, at most ``checks`` of them (Appendix D).
 
     Asked more often, it answers "no" without looking. All answers and all noisy scores together are
@@ -102,13 +100,11 @@ class PlainGaussian(OfGaussians, _Private):
             _validate.scalar(check_order, order=self.order)
         _validate.count(checks=self.checks)
 
-    def start(self, key: Array) -> None:
-        """Returns None: this check keeps no secret between answers."""
-        return None
-
     def ask(self, key: Array, state: None, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
         """Whether the noisy score reaches the threshold, and the noisy score."""
-        epsilon, order = at_an_order(self.epsilon, self.order)
+        epsilon, order = self.epsilon, self.order
+        if order is None:  # a rho is half the divergence at order 2
+            epsilon, order = 2 * (epsilon if _validate.is_traced(epsilon) else np.asarray(epsilon, np.float64)), 2.0
         sigma = plain_gaussian_scale(epsilon, order=order, sensitivity=self.sensitivity, checks=self.checks)
         score, threshold = settled(score, self.threshold)
         may, dtype = jnp.asarray(number) < self.checks, caller_dtype()
@@ -128,7 +124,7 @@ class _NoisyThreshold:
 
 
 @_register
-class SparseVector(_NoisyThreshold, _Renyi):
+class SparseVector(_NoisyThreshold, _Private):
     """A noisy threshold and noisy scores, any number of them, until the first that passes (Zhu, Wang 2020).
 
     Only the answers are published. See `sparse_vector_scales` for the noise and the proof. After the first "yes"
@@ -140,6 +136,17 @@ class SparseVector(_NoisyThreshold, _Renyi):
         sensitivity: of a score, > 0.
         order: above 1, concrete.
     """
+
+    order: float = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.scalar(check_order, order=self.order)
+
+    @property
+    def definition(self) -> RenyiExPost:
+        """Ex-post Rényi at this order."""
+        return RenyiExPost(self.order)
 
     def start(self, key: Array) -> tuple[Array, Array]:
         """The threshold with its Gaussian noise, and the scale of the scores' noise."""
@@ -174,7 +181,7 @@ class AboveThreshold(_NoisyThreshold, _Private):
 
 
 @_register
-class PublicScore:
+class PublicScore(_NoSecret):
     """A threshold for scores that anyone could compute from the release and public data: they cost nothing."""
 
     threshold: ArrayLike
@@ -184,10 +191,6 @@ class PublicScore:
 
     def __post_init__(self) -> None:
         _validate.finite(threshold=self.threshold)
-
-    def start(self, key: Array) -> None:
-        """Returns None: this check keeps no secret between answers."""
-        return None
 
     def ask(self, key: Array, state: None, score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
         """Whether the score reaches the threshold, and the score."""

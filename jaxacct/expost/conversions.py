@@ -91,10 +91,8 @@ def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike,
 @in_float64
 @jax.jit
 def _bayes_factor(epsilon: ArrayLike, order: ArrayLike, confidence: ArrayLike) -> Array:
-    epsilon, order, confidence = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, confidence))
-    good = (epsilon >= 0) & (order > 1) & (order < jnp.inf) & (confidence > 0) & (confidence < 1)
-    left = 1.0 - jnp.where(good, confidence, 0.5)  # rounded at most half a unit of 1
+    confidence = jnp.asarray(confidence, jnp.float64)
+    left = 1.0 - confidence  # rounded at most half a unit of 1
     left = jnp.where(confidence < 0.5, deflated(left, EPS), left)
-    exponent = epsilon - jnp.log(left) / (jnp.where(good, order, 2.0) - 1)
-    value = inflated(jnp.exp(exponent), 16 * EPS * (1 + exponent))
-    return jnp.where(good, value, jnp.inf)
+    exponent = _approximate_epsilon(epsilon, order, left, False)
+    return inflated(jnp.exp(exponent), 16 * EPS * (1 + exponent))

@@ -54,12 +54,10 @@ class Definition:
     Attributes:
         immune: whether every post-processing f of (output, epsilon) that leaves epsilon alone keeps it.
         brownian: whether the Brownian mechanism satisfies it (`RenyiExPost` directly, others by conversion).
-        source: where it comes from.
     """
 
     immune: ClassVar[bool]
     brownian: ClassVar[bool]
-    source: ClassVar[str]
 
     @property
     def after_post_processing(self) -> Definition:
@@ -69,11 +67,13 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True)
 class PureExPost(Definition):
-    """The privacy loss is at most the returned epsilon, almost surely."""
+    """The privacy loss is at most the returned epsilon, almost surely.
+
+    Source: Ligett et al. 2017, Definition 2.3; immunity: accuracy-first paper, Section 3.2.
+    """
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = False
-    source: ClassVar[str] = "Ligett et al. 2017, Definition 2.3; immunity: accuracy-first paper, Section 3.2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +90,12 @@ class ApproximateExPost(_WithDelta):
     """P(S) is at most E_Q[e^epsilon 1_S] + delta for every set S of outputs and epsilons.
 
     Immune, which is the entry that Table 1 of the paper leaves open: docs/theorems/ex-post-immunity.md.
+
+    Source: Ghazi et al. 2025, Definition 5; immunity: docs/theorems/ex-post-immunity.md.
     """
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "Ghazi et al. 2025, Definition 5; immunity: docs/theorems/ex-post-immunity.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,11 +105,12 @@ class ProbabilisticExPost(_WithDelta):
     Not immune: merging two outputs of which one breaks its epsilon can make both break it (Meiser 2018). What
     survives is `ApproximateExPost` at the same delta: P(S) is at most delta on the bad set, and
     E_Q[e^epsilon 1_S] off it.
+
+    Source: Whitehouse et al. 2022, Definition 2.2; accuracy-first paper, Section 3.
     """
 
     immune: ClassVar[bool] = False
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "Whitehouse et al. 2022, Definition 2.2; accuracy-first paper, Section 3"
 
     @property
     def after_post_processing(self) -> Definition:
@@ -118,13 +120,15 @@ class ProbabilisticExPost(_WithDelta):
 
 @dataclasses.dataclass(frozen=True)
 class RenyiExPost(Definition):
-    """E_Q[e^((1 - order) epsilon) (p / q)^order] is at most 1: Rényi privacy with epsilon inside the expectation."""
+    """E_Q[e^((1 - order) epsilon) (p / q)^order] is at most 1: Rényi privacy with epsilon inside the expectation.
+
+    Source: accuracy-first Rényi paper, Section 4 (Definition, immunity, composition).
+    """
 
     order: float
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "accuracy-first Rényi paper, Section 4 (Definition, immunity, composition)"
 
     def __post_init__(self) -> None:
         _validate.scalar(order=self.order)
@@ -138,11 +142,12 @@ class ZCDPExPost(Definition):
 
     Concentrated privacy with rho inside the expectation: ex-post Rényi at all orders at once. A conversion's order may
     be chosen for its delta, and must not be chosen for the rho that came back (docs/theorems/ex-post-zcdp.md).
+
+    Source: docs/theorems/ex-post-zcdp.md.
     """
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "docs/theorems/ex-post-zcdp.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,22 +157,12 @@ class GDPExPost(Definition):
     The number that comes back is rho = mu^2 / 2: with drifts -1/2 and 1/2 and unit variance in a unit of time, the
     motion is stopped at the time 2 rho, by what it has shown and by other randomness (docs/theorems/ex-post-zcdp.md). A
     largest rho makes it GDP, rho adds up, and it implies `ZCDPExPost`.
+
+    Source: docs/theorems/ex-post-zcdp.md.
     """
 
     immune: ClassVar[bool] = True
     brownian: ClassVar[bool] = True
-    source: ClassVar[str] = "docs/theorems/ex-post-zcdp.md"
-
-
-class AtOneOrder:
-    """Whatever is ex-post Rényi at its ``order``."""
-
-    order: float
-
-    @property
-    def definition(self) -> RenyiExPost:
-        """Ex-post Rényi at this order."""
-        return RenyiExPost(self.order)
 
 
 class OfGaussians:

@@ -67,14 +67,14 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
     _check_values(epsilons, p=p, q=q)
-    if isinstance(definition, ZCDPExPost):
-        lower, upper = _concentrated(p, q, epsilons)
-        return Bounds(in_caller_dtype(lower, up=False), in_caller_dtype(upper, up=True))
     rule = next((rule for kind, rule in _RULES.items() if isinstance(definition, kind)), None)
-    if rule is None:
+    if rule is not None:
+        parameter = float(getattr(definition, "order", getattr(definition, "delta", 0.0)))
+        lower, upper = _enclosed(rule, p, q, epsilons, parameter)
+    elif isinstance(definition, ZCDPExPost):
+        lower, upper = _concentrated(p, q, epsilons)
+    else:
         raise ValueError(f"definition must be one of jaxacct.expost's that a table decides, got {definition!r}")
-    parameter = float(getattr(definition, "order", getattr(definition, "delta", 0.0)))
-    lower, upper = _enclosed(rule, p, q, epsilons, parameter)
     return Bounds(in_caller_dtype(lower, up=False), in_caller_dtype(upper, up=True))
 
 
@@ -186,12 +186,6 @@ _RULES: dict[type[Definition], Rule] = {
 
 
 @in_float64
-@functools.partial(jax.jit, static_argnums=0)
-def _enclosed(rule: Rule, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike, parameter: ArrayLike) -> tuple[Array, Array]:
-    return _compared(rule, p, q, epsilons, parameter)
-
-
-@in_float64
 @jax.jit
 def _concentrated(p: ArrayLike, q: ArrayLike, rho: ArrayLike) -> tuple[Array, Array]:
     """Between slopes s < t, (1/r) log E_P[e^(r (l - (1 + r) rho))] is at most (1/t) log E_P[e^(t (l - (1 + s) rho))].
@@ -201,15 +195,17 @@ def _concentrated(p: ArrayLike, q: ArrayLike, rho: ArrayLike) -> tuple[Array, Ar
     p, q, rho = (jnp.asarray(x, jnp.float64)[..., None, :] for x in (p, q, rho))
     slopes = jnp.asarray(_SLOPES)[:, None]
     before = jnp.concatenate([jnp.zeros((1, 1)), slopes[:-1]])
-    at, _ = _compared(_renyi, p, q, (1.0 + slopes) * rho, 1.0 + slopes)
-    _, over = _compared(_renyi, p, q, (1.0 + before) * rho, 1.0 + slopes)
+    at, _ = _enclosed(_renyi, p, q, (1.0 + slopes) * rho, 1.0 + slopes)
+    _, over = _enclosed(_renyi, p, q, (1.0 + before) * rho, 1.0 + slopes)
     # Towards order 1 the mean, and beyond the last slope the largest loss that is left.
-    _, last = _compared(_pure, p, q, (1.0 + slopes[-1:]) * rho, jnp.zeros(()))
+    _, last = _enclosed(_pure, p, q, (1.0 + slopes[-1:]) * rho, jnp.zeros(()))
     scale = jnp.asarray(_SLOPES)
     return (at / scale).max(-1), jnp.maximum((over / scale).max(-1), last.max(-1))
 
 
-def _compared(rule: Rule, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike, parameter: ArrayLike) -> tuple[Array, Array]:
+@in_float64
+@functools.partial(jax.jit, static_argnums=0)
+def _enclosed(rule: Rule, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike, parameter: ArrayLike) -> tuple[Array, Array]:
     p, q, epsilons, parameter = (jnp.asarray(v, jnp.float64) for v in (p, q, epsilons, parameter))
     p, q, epsilons = jnp.broadcast_arrays(p, q, epsilons)
     sane = ((p >= 0) & (p <= 1) & (q >= 0) & (q <= 1) & (epsilons >= 0)).all(-1)

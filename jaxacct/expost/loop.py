@@ -8,7 +8,6 @@ from typing import TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
@@ -67,17 +66,6 @@ class Released:
             )
             lines.append(f"at delta {delta:g}: epsilon {markov} delta-probabilistic, {tight} delta-approximate ex-post")
         return "\n".join(lines)
-
-
-def scalar(score: ArrayLike) -> Array:
-    """Returns ``score`` if it is a scalar and raises ValueError otherwise."""
-    try:
-        _validate.number(accurate=score)
-    except ValueError:
-        given = getattr(score, "shape", None)
-        shape = f"shape {given}" if isinstance(given, tuple) else f"{score!r:.200}"
-        raise ValueError(f"accurate must return a scalar, got {shape}") from None
-    return cast(Array, score)
 
 
 def loop(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters.amounts import caller_dtype, outward
 
 UP = 1 + 2.0**-48  # covers the roundings of every noise scale, and of the sums of increments
@@ -50,13 +52,6 @@ def check_budgets(epsilons: ArrayLike, name: str = "epsilons") -> None:
         raise ValueError(f"{name} must not fall, got {np.asarray(epsilons).tolist()}")
 
 
-def at_an_order(budgets: ArrayLike, order: float | None) -> tuple[ArrayLike, float]:
-    """Budgets and their order; without one they are rho, which is twice as much at order 2 (exactly, in any float)."""
-    if order is not None:
-        return budgets, order
-    return (budgets if _validate.is_traced(budgets) else np.asarray(budgets, np.float64)) * 2, 2.0
-
-
 def usable(*values: Array) -> Array:
     """Where all values, traced or not, are what `check_sizes` asks for (False for NaN)."""
     return functools.reduce(operator.and_, map(_inside, values))
@@ -74,6 +69,16 @@ def in_caller_dtype(value: Array, *, up: bool) -> Array:
     dtype = caller_dtype()
     with jax.enable_x64(True):
         return outward(value, dtype, up=up)
+
+
+def rounded_up(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Runs a function in float64 and returns its upper bound as `in_caller_dtype` does."""
+
+    @functools.wraps(function)
+    def inner(*args: ArrayLike) -> Array:
+        return in_caller_dtype(in_float64(function)(*args), up=True)
+
+    return inner
 
 
 def _inside(value: Array) -> Array:

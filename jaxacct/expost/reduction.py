@@ -2,7 +2,7 @@
 
 The budgets epsilons_1 <= ... <= epsilons_m are those of ex-post privacy after each release: the releases 1 to i
 together cost epsilons_i. That holds because the noise of release i - 1 is the noise of release i plus something
-independent of the data, so the earlier releases are post-processings of the latest.
+independent of the data, so the earlier releases are post-processings of the latest. :mod:`.sources` has the mechanisms.
 
 Gaussian, ex-post Rényi at one order: the variance of release i is T_i = order sensitivity^2 / (2 epsilons_i).
 Laplace, pure ex-post: the scale of release i is sensitivity / epsilons_i. Gumbel: selections instead of values.
@@ -28,58 +28,7 @@ from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_row, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["brownian_path", "brownian_step", "fresh_path", "gumbel_path", "laplace_path", "precision_weighted_path"]
-
-
-def brownian_path(
-    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
-) -> PyTree:
-    """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
-
-    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected: docs/errata.md, 7). The
-    releases 1 to i are ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at
-    them (Section 5).
-    The path is drawn from its least time upwards, where increments are independent.
-
-    Args:
-        key: a PRNG key that nothing else uses; not reused by this function.
-        value: array or pytree of arrays, any shapes; the whole tree is one value.
-        epsilons: shape (m,), > 0, nowhere falling.
-        order: above 1, scalar; fixed before anything was released.
-        sensitivity: l2 sensitivity of the whole tree, > 0, scalar. Use ``jax.vmap`` for others.
-
-    Returns:
-        A pytree like ``value`` whose leaves have one more, leading axis of m releases, in the leaves' float
-        types (the caller's for integers; none wider than the caller's). Noise is drawn and added in float64, with no
-        less of it than for any numbers that traced parameters were rounded from.
-        Where traced parameters make no sense every release is NaN.
-
-    Raises:
-        ValueError: concrete parameters out of range, or not of these shapes.
-    """
-    return _released(_brownian, key, value, epsilons, order, sensitivity)
-
-
-def precision_weighted_path(
-    key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike
-) -> PyTree:
-    """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian_path`, from fresh noise.
-
-    Release i is the average of i independent Gaussian releases, of variances
-    order sensitivity^2 / (2 (epsilons_j - epsilons_(j-1))) and weights proportional to their inverses. Equal
-    budgets repeat a release (infinite variance, weight 0).
-
-    Arguments, result and errors are those of `brownian_path`.
-    """
-    return _released(_precision_weighted, key, value, epsilons, order, sensitivity)
-
-
-def fresh_path(key: Array, value: PyTree, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> PyTree:
-    """Independent Gaussian releases, without noise reduction: release i is (order, epsilons_i)-Rényi on its own.
-
-    Budgets may rise and fall; otherwise arguments, result and errors are those of `brownian_path`.
-    """
-    return _released(_fresh, key, value, epsilons, order, sensitivity)
+__all__ = ["brownian_step", "gumbel_path"]
 
 
 def brownian_step(
@@ -106,7 +55,8 @@ def brownian_step(
             shapes with ``spent`` 0: it is multiplied by 0.
         spent: the epsilon of the last release, 0 before the first one; scalar.
         epsilon: of the next release, at least ``spent`` and above 0; scalar. Equal ones repeat the release.
-        order, sensitivity: as for `brownian_path`, the same in every step.
+        order: above 1, scalar; fixed before anything was released.
+        sensitivity: l2 sensitivity of the whole tree, > 0, scalar; both the same in every step.
 
     Returns:
         A pytree like ``value``; NaN where traced parameters make no sense.
@@ -139,19 +89,6 @@ def brownian_step(
             return mean + sigma * _noise.normal(leaf_key, leaf.shape)
 
         return _noise.released(key, draw, dtype, value, previous)
-
-
-def laplace_path(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> PyTree:
-    """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
-
-    The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
-    noise keeps its value with probability (epsilons_(i-1) / epsilons_i)^2 and otherwise gains Laplace noise
-    of the larger scale: (1 + b^2 t^2) / (1 + B^2 t^2) = (b/B)^2 + (1 - (b/B)^2) / (1 + B^2 t^2) are the
-    characteristic functions of the increment's two descriptions.
-
-    ``sensitivity`` is the l1 sensitivity of the whole tree; otherwise as `brownian_path`.
-    """
-    return _released(_laplace, key, value, epsilons, 2.0, sensitivity)
 
 
 def gumbel_path(key: Array, scores: ArrayLike, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Array:
@@ -207,33 +144,35 @@ def _selected(key: Array, scores: ArrayLike, epsilons: ArrayLike, sensitivity: A
     return jnp.where(sane, first_greatest(noisy), 0).astype(jnp.int32)
 
 
-def _released(
-    noise: Callable[..., Array],
-    key: Array,
-    value: PyTree,
-    epsilons: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-) -> object:
-    (check_row if noise is _fresh else check_budgets)(epsilons)
-    check_order(order)
+def releases(
+    noise: Callable[..., Array], key: Array, value: PyTree, epsilons: ArrayLike, order: float, sensitivity: ArrayLike
+) -> PyTree:
+    """All releases: ``value`` with ``noise`` of each budget, drawn and added in float64.
+
+    There is no less noise than for any numbers that traced parameters were rounded from.
+
+    Returns:
+        A pytree like ``value`` whose leaves have one more, leading axis of m releases, in the leaves' float types (the
+        caller's for integers; none wider than the caller's). NaN where traced parameters make no sense.
+
+    Raises:
+        ValueError: concrete budgets or a sensitivity out of range, or not of these shapes.
+    """
+    (check_row if noise is fresh else check_budgets)(epsilons)
     check_sizes(sensitivity=sensitivity)
-    for name, scalar in (("order", order), ("sensitivity", sensitivity)):
-        if np.ndim(scalar):
-            raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
-    value, *parameters = settled(value, epsilons, order, sensitivity)
-    parameters = [side(one) for side, one in zip((below, above, above), parameters, strict=True)]
-    return _added(noise, key, value, caller_dtype(), *parameters)
+    if np.ndim(sensitivity):
+        raise ValueError(f"sensitivity must be a scalar (jax.vmap maps over more), got shape {np.shape(sensitivity)}")
+    value, epsilons, sensitivity = settled(value, epsilons, sensitivity)
+    return _added(noise, key, value, caller_dtype(), below(epsilons), order, above(sensitivity))
 
 
 @in_float64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
 def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *parameters: ArrayLike) -> object:
     epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
-    rising = jnp.all(epsilons[1:] >= epsilons[:-1]) | (noise is _fresh)
-    sane = rising & usable_order(order) & usable(epsilons.min(), epsilons.max(), sensitivity)
-    epsilons = jnp.where(sane, epsilons, 1.0)
-    order, sensitivity = jnp.where(sane, order, jnp.nan), jnp.where(sane, sensitivity, jnp.nan)
+    rising = jnp.all(epsilons[1:] >= epsilons[:-1]) | (noise is fresh)
+    sane = rising & usable(epsilons.min(), epsilons.max(), sensitivity)
+    epsilons, sensitivity = jnp.where(sane, epsilons, 1.0), jnp.where(sane, sensitivity, jnp.nan)
 
     def draw(leaf_key: Array, leaf: Array) -> Array:
         budgets = epsilons.reshape(-1, *([1] * leaf.ndim))
@@ -245,7 +184,11 @@ def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *
 # Noise of one leaf, of shape (m, ...), for budgets of shape (m, 1, ...).
 
 
-def _brownian(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+def brownian(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    """A Brownian motion read at T_1 >= ... >= T_m, drawn from its least time upwards, where increments are independent.
+
+    Algorithm 3; equation 63 as corrected: docs/errata.md, 7.
+    """
     times = 0.5 * order / epsilons  # at sensitivity 1: its square could underflow
     # Only the variance of each release matters for privacy; the increments need not be exact, just independent.
     increments = jnp.concatenate([jnp.maximum(times[:-1] - times[1:], 0.0), times[-1:]])
@@ -253,18 +196,31 @@ def _brownian(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array,
     return jnp.cumsum(steps[::-1], axis=0)[::-1]
 
 
-def _fresh(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+def fresh(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    """Independent Gaussians; budgets may rise and fall."""
     return _noise.normal(key, shape) * (sensitivity * jnp.sqrt(0.5 * order / epsilons) * UP)
 
 
-def _precision_weighted(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+def precision_weighted(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    """The law of `brownian`, from fresh noise (Algorithm 2).
+
+    Release i is the average of i independent Gaussian releases, of variances
+    order sensitivity^2 / (2 (epsilons_j - epsilons_(j-1))) and weights proportional to their inverses. Equal
+    budgets repeat a release (infinite variance, weight 0).
+    """
     # weight / total weight = (eps_j - eps_(j-1)) / eps_i, and weight * deviation stays finite where weight is 0.
     extra = jnp.diff(epsilons, axis=0, prepend=0.0)
     scale = sensitivity * jnp.sqrt(0.5 * order) * UP
     return jnp.cumsum(_noise.normal(key, shape) * (scale * jnp.sqrt(extra)), axis=0) / epsilons
 
 
-def _laplace(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+def laplace(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    """Laplace noise that shrinks (Ligett et al. 2017; Koufogiannis et al. 2015).
+
+    From the last release upwards, the noise keeps its value with probability (epsilons_(i-1) / epsilons_i)^2 and
+    otherwise gains Laplace noise of the larger scale: (1 + b^2 t^2) / (1 + B^2 t^2) = (b/B)^2 + (1 - (b/B)^2) /
+    (1 + B^2 t^2) are the characteristic functions of the increment's two descriptions.
+    """
     scales = sensitivity / epsilons * UP
     noise_key, coin_key = jax.random.split(key)
     steps = _noise.laplace(noise_key, shape) * scales

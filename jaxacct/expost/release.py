@@ -15,7 +15,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._types import PyTree
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, ExPostResult
-from jaxacct.expost.loop import Progress, Released, loop, scalar
+from jaxacct.expost.loop import Progress, Released, loop
 from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
@@ -77,7 +77,7 @@ def release_until(
 
     def attempt(index: Array, carried: None) -> tuple[None, Array, Array]:
         release = jax.tree.map(lambda leaf: leaf[index], path)
-        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, scalar(accurate(release)), index)
+        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, _score(accurate, release), index)
         return carried, passes, score
 
     def so_far(steps: int, _: None) -> Array:
@@ -129,8 +129,7 @@ def compose_until(
     """
     _loop_arguments(check, disjoint, progress, step=step, accurate=accurate)
     _validate.whole(most=most)
-    if most > _MOST:
-        raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
+    _validate.at_most(_MOST, most=most)
     odometer = RenyiOdometer(order)
     _cost(odometer.definition, check, 0.0, disjoint, None)
     step_key, check_key = jax.random.split(key)
@@ -141,7 +140,7 @@ def compose_until(
         if not (isinstance(released, tuple) and len(released) == 2):
             raise ValueError(f"step must return (state, query), got {_validate.shown(released)}")
         state, query = released
-        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, scalar(accurate(state)), index)
+        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, _score(accurate, state), index)
         return (state, odometer.update(query, carried[1])), passes, score
 
     carried = start, odometer.init()
@@ -160,6 +159,12 @@ def _loop_arguments(check: object, disjoint: object, progress: object, **functio
     _validate.methods("start", "ask", check=check)
     _validate.instance(Definition, **{"check.definition": getattr(check, "definition", None)})
     _validate.truth(disjoint=disjoint)
+
+
+def _score(accurate: Callable[[PyTree], ArrayLike], release: PyTree) -> ArrayLike:
+    score = accurate(release)
+    _validate.number(**{"what accurate returns": score})
+    return score
 
 
 def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: object) -> ExPostResult:

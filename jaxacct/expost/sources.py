@@ -21,8 +21,8 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct._types import PyTree
 from jaxacct.expost.definitions import Definition, OfGaussians, PureExPost
-from jaxacct.expost.parameters import at_an_order, check_budgets, check_order, check_row, check_sizes
-from jaxacct.expost.reduction import brownian_path, fresh_path, gumbel_path, laplace_path, precision_weighted_path
+from jaxacct.expost.parameters import check_order, check_sizes
+from jaxacct.expost.reduction import brownian, fresh, gumbel_path, laplace, precision_weighted, releases
 
 
 class Source(Protocol):
@@ -45,8 +45,34 @@ class Source(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Reduction:
-    """Sources whose latest release holds all earlier ones: they cost what the latest one does."""
+    """Sources whose latest release holds all earlier ones: they cost what the latest one does.
+
+    ``value`` is an array or pytree of arrays, any shapes; the whole tree is one value.
+    """
+
+    value: object
+    sensitivity: ArrayLike
+
+    _noise: ClassVar[Callable[..., Array]]
+
+    def __post_init__(self) -> None:
+        check_sizes(sensitivity=self.sensitivity)
+
+    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
+        """All releases, as a pytree with a leading axis of the budgets; see `jaxacct.expost.reduction`.
+
+        Args:
+            key: a PRNG key that nothing else uses.
+            epsilons: shape (m,), > 0; nowhere falling but for `Doubling`.
+
+        Raises:
+            ValueError: concrete numbers out of range, or not of these shapes.
+        """
+        # Gaussian noise of budgets rho is that of any order times rho.
+        order = getattr(self, "order", None) or 1.0
+        return releases(type(self)._noise, key, self.value, epsilons, order, self.sensitivity)
 
     def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:
         """The budgets: the first i releases cost what the i-th does alone."""
@@ -54,7 +80,7 @@ class _Reduction:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Gaussian(OfGaussians):
+class _Gaussian(OfGaussians, _Reduction):
     """Sources with Gaussian noise.
 
     Attributes:
@@ -63,54 +89,38 @@ class _Gaussian(OfGaussians):
         order: above 1, concrete; without it budgets are rho and count under `GDPExPost`.
     """
 
-    value: object
-    sensitivity: ArrayLike
     order: float | None = dataclasses.field(default=None, metadata={"static": True})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.order is not None:
             _validate.scalar(check_order, order=self.order)
-        check_sizes(sensitivity=self.sensitivity)
-
-    def _path(self, draw: Callable[..., PyTree], key: Array, epsilons: ArrayLike) -> PyTree:
-        (check_row if draw is fresh_path else check_budgets)(epsilons)
-        epsilons, order = at_an_order(epsilons, self.order)
-        return draw(key, self.value, epsilons, order=order, sensitivity=self.sensitivity)
 
 
 @_register
-class Brownian(_Reduction, _Gaussian):
-    """The Brownian mechanism; see `brownian_path` for the arguments and the theorem."""
+class Brownian(_Gaussian):
+    """The Brownian mechanism: ``value`` plus a Brownian motion read backwards (Algorithm 3).
 
-    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
-        """All releases, as a pytree with a leading axis of the budgets."""
-        return self._path(brownian_path, key, epsilons)
+    The releases 1 to i are ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at
+    them (Section 5).
+    """
+
+    _noise: ClassVar[Callable[..., Array]] = brownian
 
 
 @_register
-class PrecisionWeighted(_Reduction, _Gaussian):
-    """The sequential precision-weighted Gaussian mechanism; see `precision_weighted_path`."""
+class PrecisionWeighted(_Gaussian):
+    """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `Brownian`, from fresh noise."""
 
-    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
-        """All releases, as a pytree with a leading axis of the budgets."""
-        return self._path(precision_weighted_path, key, epsilons)
+    _noise: ClassVar[Callable[..., Array]] = precision_weighted
 
 
 @_register
 class LaplaceReduction(_Reduction):
-    """Laplace noise reduction; see `laplace_path` (``sensitivity`` is in l1)."""
+    """Laplace noise reduction; ``sensitivity`` is in l1. The releases 1 to i are pure ex-post private at epsilons_i."""
 
-    value: object
-    sensitivity: ArrayLike
-
+    _noise: ClassVar[Callable[..., Array]] = laplace
     definition: ClassVar[Definition] = PureExPost()
-
-    def __post_init__(self) -> None:
-        check_sizes(sensitivity=self.sensitivity)
-
-    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
-        """All releases, as a pytree with a leading axis of the budgets."""
-        return laplace_path(key, self.value, epsilons, sensitivity=self.sensitivity)
 
 
 @_register
@@ -158,9 +168,7 @@ class Doubling(_Gaussian):
     al. 2017, Section 1. Budgets may be any positive numbers.
     """
 
-    def path(self, key: Array, epsilons: ArrayLike) -> PyTree:
-        """All releases, independent of one another given the value."""
-        return self._path(fresh_path, key, epsilons)
+    _noise: ClassVar[Callable[..., Array]] = fresh
 
     @in_float64
     def spent(self, epsilons: ArrayLike, path: object) -> ArrayLike:

@@ -6,17 +6,16 @@ float64 epsilons where everything was concrete, and in the program's float type,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct._types import PyTree
 from jaxacct.expost import all_orders
@@ -31,7 +30,7 @@ from jaxacct.expost.definitions import (
     RenyiExPost,
     ZCDPExPost,
 )
-from jaxacct.expost.parameters import check_budgets, in_caller_dtype
+from jaxacct.expost.parameters import check_budgets, in_caller_dtype, rounded_up
 from jaxacct.mechanisms import GDP, ApproximateDP, PureDP, RenyiDP, ZeroConcentratedDP
 
 _ALL_ORDERS = GDPExPost | ZCDPExPost  # the definitions whose number is rho
@@ -61,7 +60,7 @@ def compose(*results: ExPostResult) -> ExPostResult:
     kind = _common([r for r in results if not _free(r)] or list(results[:1]), "results")
     total = math.fsum(result.delta for result in results)  # rounded once
     definition = kind if isinstance(kind, Definition) else kind(min(inflated(total, 2.0**-50), 1.0))
-    return ExPostResult(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
+    return ExPostResult(tuple(r.output for r in results), _sum(*(r.epsilon for r in results)), definition)
 
 
 def stopped_by(released: ExPostResult, check: ExPostResult) -> ExPostResult:
@@ -80,15 +79,14 @@ def stopped_by(released: ExPostResult, check: ExPostResult) -> ExPostResult:
         ValueError: definitions that the theorem does not cover, or of different orders.
     """
     _validate.instance(ExPostResult, released=released, check=check)
-    for result in (released, check):
-        if isinstance(result.definition, _LEAKY):
-            raise ValueError(
-                "released and check must be ex-post Rényi, zCDP, GDP or pure, got "
-                f"{released.definition} and {check.definition}"
-            )
+    if isinstance(released.definition, _LEAKY) or isinstance(check.definition, _LEAKY):
+        raise ValueError(
+            f"released and check must be ex-post Rényi, zCDP, GDP or pure, got {released.definition} and "
+            f"{check.definition}"
+        )
     kind = _common([r for r in (released, check) if not _free(r)] or [released], "released and check")
     output = (released.output, check.output)
-    return ExPostResult(output, _total([released.epsilon, check.epsilon], largest=True), kind)
+    return ExPostResult(output, _largest(released.epsilon, check.epsilon), kind)
 
 
 def convert(
@@ -141,19 +139,19 @@ def convert(
     if not (isinstance(have, RenyiExPost | GDPExPost | ZCDPExPost) and isinstance(to, _LEAKY) and 0 < to.delta < 1):
         raise ValueError(f"to must be implied by {have}, got {to}")
     best = tight and isinstance(to, ApproximateExPost)
-    if rho and budgets is not None:
+    at = have.order if isinstance(have, RenyiExPost) else order
+    at = None if at is None else RenyiExPost(at).order
+    if budgets is not None:
         check_budgets(budgets, "budgets")
         if _validate.is_traced(budgets):
             raise ValueError(f"budgets must be fixed in advance, not traced, got {budgets!r:.200}")
-        at = None if order is None else RenyiExPost(order).order
         listed = all_orders.listed(budgets)
         gaussian = best and isinstance(have, GDPExPost)
         row = all_orders.table(listed, to.delta, gaussian=gaussian, tight=best, order=at)
         epsilon = all_orders.by_budget(result.epsilon, listed, row)
-    elif rho and order is None:
+    elif at is None:
         epsilon = all_orders.by_mixture(result.epsilon, to.delta, best)
     else:
-        at = have.order if isinstance(have, RenyiExPost) else RenyiExPost(np.asarray(order).item()).order
         start = _times(result.epsilon, at) if rho else result.epsilon
         epsilon = approximate_epsilon(start, order=at, delta=to.delta, tight=best)
     return ExPostResult(result.output, in_caller_dtype(epsilon, up=True), to)
@@ -183,7 +181,7 @@ def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | Approx
     if isinstance(definition, ZCDPExPost):
         return ZeroConcentratedDP(cap)
     if isinstance(definition, GDPExPost):
-        return GDP(in_caller_dtype(_root(cap), up=True))
+        return GDP(_root(cap))
     return ApproximateDP(cap, getattr(definition, "delta", 0.0))
 
 
@@ -207,27 +205,27 @@ def _common(results: Sequence[ExPostResult], name: str) -> PyTree:
     return rest.pop()
 
 
+@rounded_up
 def _times(rho: ArrayLike, order: float) -> Array:
-    return in_caller_dtype(_product(rho, order), up=True)
-
-
-@in_float64
-def _product(rho: ArrayLike, order: float) -> Array:
     rho = jnp.asarray(rho, jnp.float64)
     return jnp.where(rho >= 0, inflated(rho * order, EPS), jnp.inf)  # a traced NaN promises nothing
 
 
-@in_float64
+@rounded_up
 def _root(cap: ArrayLike) -> Array:
     return inflated(jnp.sqrt(2.0 * jnp.asarray(cap, jnp.float64)), 4.0 * EPS)
 
 
-def _total(epsilons: Sequence[ArrayLike], *, largest: bool = False) -> Array:
-    epsilons = settled(*epsilons)
-    with jax.enable_x64(True):
-        total = jnp.zeros(())
-        for epsilon in epsilons:
-            term = jnp.asarray(epsilon, jnp.float64)
-            term = jnp.where(term >= 0, term, jnp.inf)  # a traced NaN or negative number promises nothing
-            total = jnp.maximum(total, term) if largest else inflated(total + term, 2.0**-52)
-    return in_caller_dtype(total, up=True)
+@rounded_up
+def _sum(*epsilons: ArrayLike) -> Array:
+    return functools.reduce(lambda total, term: inflated(total + term, 2.0**-52), _promised(epsilons))
+
+
+@rounded_up
+def _largest(*epsilons: ArrayLike) -> Array:
+    return functools.reduce(jnp.maximum, _promised(epsilons))
+
+
+def _promised(epsilons: Sequence[ArrayLike]) -> list[Array]:
+    terms = [jnp.asarray(epsilon, jnp.float64) for epsilon in epsilons]
+    return [jnp.where(term >= 0, term, jnp.inf) for term in terms]  # a traced NaN or negative number promises nothing

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Sequence
+import functools
+import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -12,25 +13,24 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import unchecked
-from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.calibration import calibrate
 from jaxacct.games.blocks import block_lattice, block_laws
-from jaxacct.games.rules import one_more, sequence
-from jaxacct.games.runs import Runs, both_sides
-from jaxacct.games.worst_case import lower_at
-from jaxacct.games.worst_case_tables import Round, earlier
+from jaxacct.games.compositions import without_last
+from jaxacct.games.enclosure import Enclosure
+from jaxacct.games.rules import MOST_ROUNDS, Rule, sequence, unroll
+from jaxacct.games.runs import both_sides
+from jaxacct.games.worst_case import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
 
-_ROWS = 256  # curves that are transformed at once
-_MOST_ROWS = 10_000  # curves that are kept at once
+_MOST_STATES = 10_000  # of one round
+_KEPT = 2048  # curves of compositions
 
 Counts = tuple[int, ...]
-Levels = list[list[Counts]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,27 +44,19 @@ class CostOfAdaptivity:
         delta: of the target.
         block: runs of each query that are decided on at once.
         states: how many combinations of blocks the lower bound's analyst can reach.
-        grid: the lattice.
-        lower: lower bounds of the worst analyst's H - (1 - gamma)_+ at the lattice's points.
-        upper: upper bounds.
+        curve: the worst analyst's, enclosed.
     """
 
     schedules: float
     delta: float
     block: tuple[int, ...]
     states: int
-    grid: LossGrid
-    lower: np.ndarray = dataclasses.field(repr=False)
-    upper: np.ndarray = dataclasses.field(repr=False)
+    curve: Enclosure = dataclasses.field(repr=False)
 
     @property
     def epsilon(self) -> Bounds:
         """Bounds of the least epsilon for which the filter is (epsilon, delta)-DP."""
-        losses = self.grid.losses
-        misses = (self.lower > self.delta) & (losses >= 0)
-        meets = (self.upper <= self.delta) & (losses >= 0)
-        upper = losses[np.argmax(meets)] if meets.any() else np.inf
-        return Bounds(deflated(np.max(losses[misses], initial=0.0), 4 * EPS), inflated(np.asarray(upper), 4 * EPS))
+        return self.curve.epsilon(self.delta)
 
     @property
     def share(self) -> Bounds:
@@ -75,9 +67,7 @@ class CostOfAdaptivity:
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of the worst analyst's delta(epsilon), epsilon >= 0."""
         _validate.nonnegative(epsilon=epsilon)
-        upper = unchecked(PrivacyProfile, excess=self.upper, grid=self.grid, bound="upper").hockey_stick(epsilon)
-        lower = lower_at(self.lower, self.upper, self.grid, np.asarray(epsilon, np.float64))
-        return Bounds(np.minimum(lower, upper)[()], np.asarray(upper)[()])
+        return self.curve.hockey_stick(epsilon)
 
 
 def cost_of_adaptivity(
@@ -114,6 +104,10 @@ def cost_of_adaptivity(
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(moves))):
         raise ValueError("queries must have one setting each, got an array of settings")
     epsilon, delta, blocks = float(epsilon), float(delta), int(blocks)
+    if math.comb(blocks + len(moves) - 1, blocks) > _MOST_STATES:
+        raise ValueError(
+            f"blocks must give at most {_MOST_STATES} counts of one sum of {len(moves)} queries, got {blocks}"
+        )
     runs = [_runs_alone(query, epsilon, delta, relation) for query in moves]
     block = tuple(max(1, fits // blocks) for fits, _ in runs)
     most = tuple((fails - 1) // size for (_, fails), size in zip(runs, block, strict=True))
@@ -122,12 +116,43 @@ def cost_of_adaptivity(
     ]
     rounds = max(fits // size for (fits, _), size in zip(runs, block, strict=True))
     grid = block_lattice(played, rounds, epsilon, delta, relation)
-    upper, lower = zip(*both_sides([block_laws(one, grid, relation) for one in played], grid), strict=True)
-    (before, after), slack = _around(np.asarray(epsilon), grid), _slack(epsilon)
-    inner = _levels(upper, most, lambda curves: curves[:, before] <= delta - slack)
-    outer = _begun(_levels(lower, most, lambda curves: curves[:, min(after, grid.size - 1)] <= delta + slack), block)
-    below, above = _worst(lower, inner), _worst(upper, outer)
-    return CostOfAdaptivity(epsilon, delta, block, sum(map(len, inner)), grid, below, above)
+    sides = both_sides([block_laws(one, grid, relation) for one in played], grid)
+
+    @functools.lru_cache(maxsize=_KEPT)
+    def curves(counts: Counts) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Bounds of the excess of these blocks, fixed in advance, in each direction."""
+        if not any(counts):
+            return [(np.zeros(grid.size), np.zeros(grid.size))] * len(sides)
+        fewer, last = without_last(counts)
+        return [
+            (below.then(last, low), above.then(last, high))
+            for (above, below), (low, high) in zip(sides, curves(fewer), strict=True)
+        ]
+
+    def meets(counts: Counts, bound: int, point: float, target: float) -> bool:
+        at = min(int(point) - grid.lowest, grid.size - 1)
+        fits = all(count <= alone for count, alone in zip(counts, most, strict=True))
+        return fits and all(one[bound][at] <= target for one in curves(counts))
+
+    # The points next to epsilon, but for a rounding, by which H changes no more than epsilon does.
+    slack, place = 16 * EPS * epsilon, epsilon / grid.spacing
+    before, after = math.floor(place * (1.0 + 4 * EPS)), math.ceil(place * (1.0 - 4 * EPS))
+
+    def certain(counts: Counts) -> bool:
+        return meets(counts, 1, before, delta - slack)
+
+    def possible(counts: Counts) -> bool:
+        """Whether the full ones among these blocks may meet the target: of each query that has any, all but one."""
+        full = tuple(max(count - (size > 1), 0) for count, size in zip(counts, block, strict=True))
+        return meets(full, 0, after, delta + slack)
+
+    rule = Rule.of_counts(played, lambda n: certain(n) or possible(n), certain)
+    game = unroll(rule, MOST_ROUNDS)
+    reached = sum(certain(counts) for states in game.states for counts in states)
+    each = [solve(game, runs) for runs in sides]
+    lower, upper = (np.maximum.reduce(x) for x in ([one.lower for one in each], [one.profile.excess for one in each]))
+    profile = unchecked(PrivacyProfile, excess=upper, grid=grid, bound="upper")
+    return CostOfAdaptivity(epsilon, delta, block, reached, Enclosure(profile, lower, grid))
 
 
 def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -> tuple[int, int]:
@@ -145,72 +170,3 @@ def _runs_alone(query: Mechanism, epsilon: float, delta: float, relation: str) -
     if not np.isfinite(found.refuted):
         raise ValueError(f"queries must exceed epsilon {epsilon:g} at delta {delta:g} at last, got {query!r:.200}")
     return int(found.parameter), int(found.refuted)
-
-
-def _around(epsilon: np.ndarray, grid: LossGrid) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the points not above and not below ``epsilon``, but for a rounding; ``grid.size`` for no point."""
-    place = epsilon / grid.spacing
-    nearest = np.rint(place)
-    on = np.abs(place - nearest) <= 4 * EPS * place
-    before, after = (np.where(on, nearest, x) - grid.lowest for x in (np.floor(place), np.ceil(place)))
-    return np.minimum(before, grid.size - 1).astype(np.int64), np.minimum(after, grid.size).astype(np.int64)
-
-
-def _slack(epsilon: ArrayLike) -> np.ndarray:
-    """What H changes by where epsilon is off by its roundings: no more than epsilon is."""
-    return 16 * EPS * np.asarray(epsilon, np.float64)
-
-
-def _levels(sides: Sequence[Runs], most: Counts, kept: Callable[[np.ndarray], np.ndarray]) -> Levels:
-    """Counts of blocks, by their sum, of which every direction's fixed composition is ``kept``.
-
-    Only counts that follow kept ones are looked at, and none above ``most``, which each query alone exceeds.
-    """
-    queries = len(sides[0].laws)
-    level: dict[Counts, int] = {(0,) * queries: 0}
-    curves = [np.zeros((1, runs.grid.size)) for runs in sides]
-    found = [list(level)]
-    while level:
-        following: dict[Counts, tuple[int, int]] = {}
-        for query, (counts, row) in itertools.product(range(queries), level.items()):
-            if counts[query] < most[query]:
-                following.setdefault(one_more(counts, query), (query, row))
-        if not following:
-            break
-        if len(following) > _MOST_ROWS:
-            raise ValueError(f"blocks must give at most {_MOST_ROWS} counts of one sum, got {len(following)}")
-        names, made = list(following), [np.zeros((len(following), runs.grid.size)) for runs in sides]
-        last, rows = np.array(list(following.values())).T
-        for query in range(queries):
-            for part in np.split(some := np.flatnonzero(last == query), range(_ROWS, some.size, _ROWS)):
-                for runs, before, after in zip(sides, curves, made, strict=True):
-                    after[part] = runs.after(query, runs.before(before[rows[part]]))
-        good = np.logical_and.reduce([kept(one) for one in made])
-        curves = [one[good] for one in made]
-        level = {names[i]: row for row, i in enumerate(np.flatnonzero(good))}
-        if level:
-            found.append(list(level))
-    return found
-
-
-def _begun(levels: Levels, block: Counts) -> Levels:
-    """Counts of blocks that may have been begun while the full ones among them were one of ``levels``'s counts."""
-    open_blocks = [1 if size > 1 else 0 for size in block]
-    found: dict[int, set[Counts]] = {}
-    for counts in itertools.chain.from_iterable(levels):
-        # A query of which no block is full may not have been begun.
-        choices = [(0, more) if full == 0 else (full + more,) for full, more in zip(counts, open_blocks, strict=True)]
-        for begun in itertools.product(*choices):
-            found.setdefault(sum(begun), set()).add(begun)
-    return [sorted(found[total]) for total in sorted(found)]
-
-
-def _worst(sides: Sequence[Runs], levels: Levels) -> np.ndarray:
-    """The worst analyst's excess in any direction: Lemma 1 of the residue paper, from the last level to the first."""
-    rounds = [Round.over(len(levels[-1]), runs.grid) for runs in sides]
-    queries = range(len(sides[0].laws))
-    for level, following in reversed(list(itertools.pairwise(levels))):
-        index = {counts: row for row, counts in enumerate(following)}
-        moves = np.array([[index.get(one_more(counts, query), -1) for query in queries] for counts in level])
-        rounds = [earlier(later, moves, runs)[0] for later, runs in zip(rounds, sides, strict=True)]
-    return np.maximum.reduce([one.values[0] for one in rounds])

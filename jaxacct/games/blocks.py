@@ -6,10 +6,9 @@ import numpy as np
 
 from jaxacct import accounting
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS
 from jaxacct.games.experiment import experiments_of
-from jaxacct.games.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.games.lattice_laws import Law, lattice_for, law_of, laws_of
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
@@ -50,11 +49,12 @@ def block_laws(block: Mechanism, grid: LossGrid, relation: str) -> list[tuple[La
     found = []
     for name in side_names(block, relation):
         upper = PrivacyProfile.from_mechanism(block, "upper", relation=name, grid=_finer(grid, _FINER))
-        above = unchecked(PrivacyProfile, excess=np.asarray(upper.excess)[::_FINER], grid=grid, bound="upper")
-        found.append((laws_of(above, grid, name)[0][0], law_below(block, grid, name, _FINER)))
+        above = law_of(np.asarray(upper.excess)[::_FINER], grid, "upper")
+        found.append((above, law_below(block, grid, name, _FINER)))
     return found
 
 
+@in_float64
 def law_below(block: Mechanism, grid: LossGrid, direction: str, finer: int) -> Law:
     """The lower law of ``block`` in one direction; if it is not finite, of a curve on a lattice so many times finer."""
     if experiments_of(block, direction) is not None:
@@ -62,7 +62,7 @@ def law_below(block: Mechanism, grid: LossGrid, direction: str, finer: int) -> L
     fine = _finer(grid, finer)
     lower = PrivacyProfile.from_mechanism(block, "lower", relation=direction, grid=fine)
     excess = lines_below(np.asarray(lower.excess), np.exp(fine.losses), finer)
-    return laws_of(unchecked(PrivacyProfile, excess=excess, grid=grid, bound="lower"), grid, direction)[0][1]
+    return law_of(excess, grid, "lower")
 
 
 def _finer(grid: LossGrid, finer: int) -> LossGrid:

@@ -10,7 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.games.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.games.experiment import (
+    Experiment,
+    Query,
+    by_direction,
+    excess,
+    excess_near,
+    experiments_of,
+    identity,
+    product,
+)
 from jaxacct.games.lattice_laws import lattice_for, laws_of
 from jaxacct.games.rules import sequence
 from jaxacct.games.runs import Runs, both_sides
@@ -113,7 +123,7 @@ class Compositions:
         key = (side, counts)
         if key not in self._exact:
             assert self.experiments is not None
-            fewer, last = _without_last(counts)
+            fewer, last = without_last(counts)
             before, one = self.exact(fewer, side), self.experiments[side][last]
             if before.p.size * one.p.size > _MOST_OUTCOMES:
                 raise ValueError(f"rounds must be few enough for 200000 outcomes of a composition, got {self.rounds}")
@@ -129,10 +139,17 @@ class Compositions:
             return Nodes(zero, zero)
         key = (side, counts)
         if key not in self._nodes:
-            fewer, last = _without_last(counts)
+            fewer, last = without_last(counts)
             before, (upper, lower) = self.nodes(fewer, side), self.runs[side]
             self._nodes[key] = Nodes(lower.then(last, before.lower), upper.then(last, before.upper))
         return self._nodes[key]
+
+    def points(self, products: Sequence[tuple[int, ...]], side: int) -> np.ndarray:
+        """Where the products' curves bend: their losses, 0 and what is beyond; or the lattice's points."""
+        if not self.finite:
+            return self.grid.losses
+        own = np.unique(np.concatenate([[0.0], *(self.exact(counts, side).finite for counts in products)]))
+        return np.concatenate([own[:1] - 1.0, own, own[-1:] + 1.0])
 
     def excess(self, counts: tuple[int, ...], side: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(lower, upper)`` of the product's excess at epsilons ``points``."""
@@ -145,8 +162,30 @@ class Compositions:
         low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
         return low, np.interp(gamma, nodes_gamma, nodes.upper) + margin
 
+    def followed(
+        self, first: int, plans: Sequence[tuple[int, ...]], side: int, points: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the excess of one member, then of the leakiest plan at the epsilon that is left.
 
-def _without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        At epsilons ``points``; without finite members at the lattice's points.
+        """
+        if self.experiments is None:
+            lower, upper = (np.maximum.reduce(x) for x in zip(*(self.nodes(plan, side) for plan in plans), strict=True))
+            above, below = self.runs[side]
+            return below.then(first, lower), above.then(first, upper)
+        query, each = self.experiments[side][first], [self.exact(plan, side) for plan in plans]
+        lower, upper = excess(query, points)
+        kept = np.isfinite(query.losses)
+        for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
+            shift = query.loss_error + 4 * EPS * (abs(loss) + np.abs(points))
+            ends = [excess_near(plan, points - loss, shift) for plan in each]
+            lower = lower + p * np.maximum.reduce([end[0] for end in ends])
+            upper = upper + p * np.maximum.reduce([end[1] for end in ends])
+        units = query.error + (query.p.size + 8) * EPS
+        return deflated(lower, units), inflated(upper, units)
+
+
+def without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """The counts with one run less of the last member that ran, and its index."""
     last = max(i for i, n in enumerate(counts) if n)
     return tuple(n - (i == last) for i, n in enumerate(counts)), last

@@ -19,7 +19,6 @@ from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import trade_off as tradeoff
-from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.base import Mechanism
@@ -73,20 +72,12 @@ def experiments_of(member: Query, relation: str) -> list[Experiment] | None:
     Curves are taken at their word and have one direction.
     """
     with jax.enable_x64(True):
-        if isinstance(member, TradeOff):
-            widths, drops = (np.asarray(x) for x in tradeoff.arrays(member))
-            return [made] if widths.ndim == 1 and (made := _of_masses(widths, drops)) is not None else None
-        if isinstance(member, PrivacyProfile):
-            member = member.to_pld()
-        if isinstance(member, PLD):
-            masses = np.asarray(member.masses, np.float64)
-            if masses.ndim != 1:
-                raise ValueError(f"curves of a family must have no batch axes here, got masses of shape {masses.shape}")
-            infinite = float(np.asarray(member.infinity_mass))
-            q = masses * np.exp(-member.grid.losses)
-            singular = max(1.0 - float(q.sum()), 0.0)
-            made = _of_masses(np.array([0.0, *masses, infinite]), np.array([singular, *q, 0.0]))
-            return None if made is None else [made]
+        if isinstance(member, families.Curve):
+            p, q = masses_of(member)
+            if p.ndim != 1:
+                raise ValueError(f"curves of a family must have no batch axes here, got masses of shape {p.shape}")
+            few = ((p > 0) | (q > 0)).sum() <= MOST_OUTCOMES
+            return [experiment(p, q, 4 * EPS)] if few else None
         found = []
         for parts in directions(member, relation):
             one = identity()
@@ -107,11 +98,17 @@ def experiments_of(member: Query, relation: str) -> list[Experiment] | None:
         return found
 
 
-def _of_masses(p: np.ndarray, q: np.ndarray) -> Experiment | None:
-    used = (p > 0) | (q > 0)
-    if used.sum() > MOST_OUTCOMES:
-        return None
-    return experiment(p, q, 4 * EPS)
+def masses_of(curve: families.Curve) -> tuple[np.ndarray, np.ndarray]:
+    """Masses under P and Q of an experiment with this curve (inside ``enable_x64``)."""
+    if isinstance(curve, TradeOff):
+        widths, drops = (np.asarray(x) for x in tradeoff.arrays(curve))
+        return widths, drops
+    law = curve.to_pld() if isinstance(curve, PrivacyProfile) else curve
+    p = np.asarray(law.masses, np.float64)
+    q = p * np.exp(-law.grid.losses)
+    none, singular = np.zeros((*p.shape[:-1], 1)), np.maximum(1.0 - q.sum(-1, keepdims=True), 0.0)
+    infinite = np.asarray(law.infinity_mass)[..., None]
+    return np.concatenate([none, p, infinite], -1), np.concatenate([singular, q, none], -1)
 
 
 def experiment(p: np.ndarray, q: np.ndarray, error: Real) -> Experiment:

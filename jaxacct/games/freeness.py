@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.games.compositions import Compositions, multisets_up_to
-from jaxacct.games.experiment import Query, excess
+from jaxacct.games.experiment import Query
 from jaxacct.games.natural_cost import TOLERANCE, cost_of
 from jaxacct.games.rules import check_rounds
 from jaxacct.games.within_budget import Budget
@@ -135,22 +135,12 @@ class _Difference(NamedTuple):
 
 
 def _differences(one: tuple[int, ...], other: tuple[int, ...], compositions: Compositions, side: int) -> _Difference:
-    if compositions.finite:
-        a, b = compositions.exact(one, side), compositions.exact(other, side)
-        # At the losses of `other` a bound for all epsilons; elsewhere only certain differences count.
-        ends = np.concatenate([a.finite, b.finite, [0.0]])
-        points = np.concatenate([b.finite, a.finite, [0.0, ends.max() + 1.0, ends.min() - 1.0]])
-        (low_a, high_a), (low_b, high_b) = excess(a, points), excess(b, points)
-        slack = float(np.max((high_a - low_b)[: b.finite.size], initial=0.0))
-        if not b.finite.size:
-            slack = 0.0 if b.infinite > 0 else 1.0
-    else:
-        points = compositions.grid.losses
-        (low_a, high_a), (low_b, high_b) = compositions.nodes(one, side), compositions.nodes(other, side)
-        slack = float(np.max(high_a - low_b))
-    certain = low_a - high_b
+    # E_one is convex and falls, and E_other a line between its losses: there the difference is largest.
+    points = compositions.points([one, other], side)
+    (low, high), (other_low, other_high) = (compositions.excess(n, side, points) for n in (one, other))
+    certain = low - other_high
     best = int(np.argmax(certain))
-    return _Difference(float(certain[best]), float(points[best]), slack)
+    return _Difference(float(certain[best]), float(points[best]), float(np.max(high - other_low)))
 
 
 def _ranks(every: list[tuple[int, ...]], compositions: Compositions) -> list[tuple[int, ...]]:
@@ -216,7 +206,7 @@ def is_free(
     for side in range(tests.sides):
         own = tests.experiment(side)
         points = compositions.grid.losses if own is None else own.finite
-        low, high = cost.excess(points, side)
+        low, high = cost.directions[min(side, len(cost.directions) - 1)].excess(points)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):

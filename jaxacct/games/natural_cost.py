@@ -5,75 +5,32 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-from jax.typing import ArrayLike
-
 from jaxacct import _validate
-from jaxacct._numerics.pytree import unchecked
-from jaxacct.accounting.batch import Bounds
 from jaxacct.games import off_lattice
 from jaxacct.games.compositions import Compositions
-from jaxacct.games.experiment import Query, whole_curve
-from jaxacct.games.rules import Game, Rule, check_rounds, unroll
+from jaxacct.games.experiment import Query
+from jaxacct.games.rules import Rule, check_rounds, unroll
 from jaxacct.games.within_budget import Budget
-from jaxacct.games.worst_case import WorstCase
-from jaxacct.games.worst_case_tables import solve
-from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.games.worst_case import WorstCase, solve
 from jaxacct.losses.grids.grid import LossGrid
 
 TOLERANCE = 1e-12
 """By how much a composition may exceed the budget and still count as within it."""
-_CELLS = 20_000_000  # nodes times epsilons at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NaturalFilterCost:
+class NaturalFilterCost(WorstCase):
     """The exact privacy profile of the natural filter's worst analyst (Theorem 6), enclosed.
 
+    The rule is the filter; its state is how often each member was played. Where members are finite, values come without
+    the lattice.
+
     Attributes:
-        rule: the filter as a rule; its state is how often each member was played.
-        game: the rule, unrolled.
         undecided: how many compositions may or may not be within the budget. Upper bounds accept them, lower bounds
             refuse them.
-        table: the lattice's tables, or None where the members are finite and values come without a lattice.
     """
 
-    rule: Rule
-    game: Game
     undecided: int
-    table: WorstCase | None
-    compositions: Compositions
-    trees: list[off_lattice.Tree]
-
-    def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
-        """Bounds of the cost, delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``."""
-        _validate.finite(epsilon=epsilon)
-        if self.table is not None:
-            return self.table.hockey_stick(epsilon)
-        at = np.asarray(epsilon, np.float64)
-        sides = [self.excess(at.reshape(-1), side) for side in range(len(self.trees))]
-        return whole_curve(at, *(np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True)))
-
-    def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at epsilons (n,)."""
-        if self.table is not None:
-            return self.table.excess(epsilon, side)
-        tree = self.trees[min(side, len(self.trees) - 1)]
-        most = max(s.size for s in tree.states)
-        chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
-        lower, upper = (
-            np.concatenate([*(off_lattice.values(self.game, tree, part, bound) for part in chunks), np.zeros(0)])
-            for bound in ("lower", "upper")
-        )
-        return lower, upper
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The upper bound as a curve: the guarantee that the filter really gives."""
-        if self.table is not None:
-            return self.table.profile if grid is None else self.table.profile.on(grid)
-        grid = self.compositions.grid if grid is None else grid
-        found = [self.excess(grid.losses, side)[1] for side in range(len(self.trees))]
-        return unchecked(PrivacyProfile, excess=np.maximum.reduce(found), grid=grid, bound="upper")
 
 
 def natural_filter_cost(
@@ -114,11 +71,9 @@ def cost_of(tests: Budget) -> NaturalFilterCost:
     # Algorithm 2: a query runs if the composition of all that ran stays within the budget.
     rule = Rule.of_counts(compositions.family, lambda n: tests.test(n).possible, lambda n: tests.test(n).certain)
     game = unroll(rule, compositions.rounds)
-    seen = {state for states in game.states for state in states}
-    undecided = sum(1 for counts in seen if not tests.test(counts).certain)
-    if compositions.experiments is not None:
-        trees = [tree for x in compositions.experiments if (tree := off_lattice.grow(game, x)) is not None]
-        if len(trees) == compositions.sides:
-            return NaturalFilterCost(rule, game, undecided, None, compositions, trees)
-    found = [solve(game, runs) for runs in compositions.runs]
-    return NaturalFilterCost(rule, game, undecided, WorstCase(rule, game, compositions.grid, found), compositions, [])
+    undecided = sum(not tests.test(counts).certain for counts in {state for states in game.states for state in states})
+    trees = [off_lattice.grow(game, one) for one in compositions.experiments or []]
+    values = [tree for tree in trees if tree is not None]
+    if not values or len(values) < compositions.sides:
+        values = [solve(game, runs) for runs in compositions.runs]
+    return NaturalFilterCost(rule, game, compositions.grid, values, undecided)

@@ -1,111 +1,98 @@
 """Worst cases of queries with finitely many outcomes, at given epsilons, with no grid: exact up to rounding.
 
-An epsilon left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
-node of the recursion is a state with a vector of counts, and values follow backwards from the last round as in
-:mod:`jaxacct.games.worst_case_tables`. The tree is polynomial in the rounds for a fixed number of outcomes.
+An epsilon left after finitely many outcomes depends on the sum of their losses, not on their sequence. So a node of the
+recursion is a state with a sum, and values follow backwards from the last round as in :mod:`.worst_case`. The tree is
+polynomial in the rounds for a fixed number of outcomes, and small where all losses are multiples of one number.
 """
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.games.experiment import Experiment, excess_near
+from jaxacct.games.lattice_laws import common_divisor
 from jaxacct.games.rules import Game
 
-MOST_NODES = 400_000
-"""Nodes of one round up to which a tree is grown."""
+_MOST_NODES = 400_000  # of one round
+_CELLS = 20_000_000  # nodes times epsilons at once
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tree:
-    """Nodes of every round: rows of ``counts`` (how often each outcome has occurred) and their ``state``.
+    """Every epsilon that can be left, in one direction.
 
     Attributes:
+        game: the unrolled rule.
         queries: the queries.
-        states: per round, shape ``(nodes,)``.
-        counts: per round, shape ``(nodes, outcomes)``.
-        children: per round, shape ``(nodes, outcomes)``: index in the next round's nodes, -1 where not reached.
-        columns: of each query, its outcomes' columns.
-        offsets: loss of each column.
+        losses: per round, the loss observed so far at every node.
+        moves: per round and query, the nodes at which it may be played, whether it certainly may, and their nodes
+            after each finite outcome, shape ``(nodes, outcomes)``.
+        blur: the most by which a loss is off.
     """
 
-    def __init__(self, queries: Sequence[Experiment]) -> None:
-        self.queries = queries
-        losses = [one.finite for one in queries]
-        ends = np.cumsum([0, *(len(finite) for finite in losses)])
-        self.columns = [np.arange(first, end) for first, end in itertools.pairwise(ends)]
-        self.offsets = np.concatenate(losses)
-        self.states = [np.zeros(1, np.int64)]
-        self.counts = [np.zeros((1, self.offsets.size), np.int16)]
-        self.children: list[np.ndarray] = []
+    game: Game
+    queries: Sequence[Experiment]
+    losses: list[np.ndarray]
+    moves: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]
+    blur: float
 
-    def losses(self, played: int) -> np.ndarray:
-        """The loss observed so far at every node."""
-        return self.counts[played] @ self.offsets
+    def excess(self, epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the worst case's H - (1 - gamma)_+ at epsilons (n,)."""
+        most = max(losses.size for losses in self.losses)
+        chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS)))
+        lower, upper = (np.concatenate([self._values(part, side) for part in chunks]) for side in (False, True))
+        return lower, upper
+
+    def _values(self, epsilon: np.ndarray, upper: bool) -> np.ndarray:
+        # Epsilons are off by their own rounding; E grows up to gamma = 1 and falls after it.
+        reach = max(float(np.abs(losses).max(initial=0.0)) for losses in self.losses)
+        shift = self.blur + 4 * EPS * (self.game.rounds + 2) * (reach + np.abs(epsilon))
+        total = np.zeros((self.losses[-1].size, epsilon.size))
+        for losses, moves in zip(reversed(self.losses[:-1]), reversed(self.moves), strict=True):
+            left = epsilon - losses[:, None]
+            best = np.zeros(left.shape)
+            for one, (node, sure, children) in zip(self.queries, moves, strict=True):
+                if not upper:
+                    node, children = node[sure], children[sure]
+                value = excess_near(one, left[node], shift)[int(upper)]
+                for child, p in zip(children.T, one.p[np.isfinite(one.losses)], strict=True):
+                    value = value + p * total[child]
+                units = (one.p.size + 8) * EPS + one.error
+                best[node] = np.maximum(best[node], inflated(value, units) if upper else deflated(value, units))
+            total = np.minimum(best, np.minimum(np.exp(left + shift), 1.0)) if upper else best
+        return total[0]
 
 
 def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
-    """The tree of every epsilon that can be left, or None if it is larger than ``MOST_NODES`` in some round."""
-    tree = Tree(queries)
-    for after in game.after:
-        state, counts = tree.states[-1], tree.counts[-1]
-        width = counts.shape[1]
-        rows, where = [np.zeros((0, 1 + width), np.int64)], [(np.zeros(0, np.int64), -1)]
-        for move in range(after.shape[1]):
-            node = np.nonzero(after[state, move] >= 0)[0]
-            columns = tree.columns[move] if move < game.queries else [-1]
-            for column in columns:
-                grown = np.concatenate([after[state[node], move][:, None], counts[node]], 1).astype(np.int64)
-                if column >= 0:
-                    grown[:, 1 + column] += 1
-                rows.append(grown)
-                where.append((node, int(column)))
-            if sum(len(r) for r in rows) > 8 * MOST_NODES:
+    """The tree of every epsilon that can be left, or None if it has more than 400,000 nodes in some round."""
+    every = np.concatenate([one.finite for one in queries])
+    # Sums are kept as whole numbers of a unit: the losses' own, or one that is nothing next to them.
+    unit = common_divisor(every) or game.rounds * float(np.abs(every).max()) * 2.0**-50
+    steps = [np.rint(one.finite / unit) for one in queries]
+    pairs = zip(queries, steps, strict=True)
+    off = max(float(one.loss_error) + float(np.abs(one.finite - unit * step).max(initial=0.0)) for one, step in pairs)
+    state, place = np.zeros(1, np.int64), np.zeros(1)
+    losses, moves = [place], []
+    for after, certain in zip(game.after, game.certain, strict=True):
+        played, found = [], []
+        for query, step in enumerate(steps):
+            node = np.flatnonzero(after[state, query] >= 0)
+            to = after[state[node], query]
+            played.append((node, certain[state[node], query], (node.size, step.size)))
+            found.append((to[:, None] + 1j * (place[node][:, None] + step)).reshape(-1))
+            if sum(x.size for x in found) > 8 * _MOST_NODES:
                 return None
-        children = np.full((state.size, width + 1), -1, np.int64)
-        unique, inverse = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
-        if len(unique) > MOST_NODES:
+        unique, inverse = np.unique(np.concatenate(found), return_inverse=True)
+        if unique.size > _MOST_NODES:
             return None
-        ends = np.cumsum([len(grown) for grown in rows])
-        for (node, column), index in zip(where, np.split(inverse.reshape(-1), ends[:-1]), strict=True):
-            children[node, column] = index
-        tree.children.append(children)
-        tree.states.append(unique[:, 0])
-        tree.counts.append(unique[:, 1:].astype(np.int16))
-    return tree
-
-
-def values(game: Game, tree: Tree, epsilon: np.ndarray, bound: str) -> np.ndarray:
-    """Excess of the worst case at ``epsilon`` (n,), float64, rounded to the side of ``bound``."""
-    upper = bound == "upper"
-    reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
-    blur = game.rounds * max(one.loss_error for one in tree.queries)
-    # Epsilons are off by their own rounding; E grows up to gamma = 1 and falls after it.
-    shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
-    total = np.zeros((tree.states[-1].size, epsilon.size))
-    for played in range(game.rounds - 1, -1, -1):
-        after, sure = game.after[played], game.certain[played]
-        state, children = tree.states[played], tree.children[played]
-        epsilons = epsilon[None] - tree.losses(played)[:, None]
-        best = np.zeros((state.size, epsilon.size))
-        for move in range(after.shape[1]):
-            node = np.nonzero((after[state, move] >= 0) & (upper | sure[state, move]))[0]
-            if not node.size:
-                continue
-            if move == game.queries:
-                value = total[children[node, -1]]
-            else:
-                one = tree.queries[move]
-                value = excess_near(one, epsilons[node], shift)[int(upper)]
-                for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
-                    value = value + p * total[children[node, column]]
-                units = (one.p.size + 8) * EPS + one.error
-                value = inflated(value, units) if upper else deflated(value, units)
-            gains = value > inflated(best[node], 1e-13)
-            # A bound from above takes every gain.
-            best[node] = np.maximum(best[node], value) if upper else np.where(gains, value, best[node])
-        total = np.minimum(best, np.minimum(np.exp(epsilons + shift), 1.0)) if upper else best
-    return total[0]
+        parts = np.split(inverse.reshape(-1), np.cumsum([x.size for x in found])[:-1])
+        moves.append(
+            [(node, sure, part.reshape(shape)) for (node, sure, shape), part in zip(played, parts, strict=True)]
+        )
+        state, place = np.real(unique).astype(np.int64), np.imag(unique)
+        losses.append(unit * place)
+    return Tree(game, queries, losses, moves, game.rounds * off)

@@ -17,14 +17,14 @@ from jaxacct.games.experiment import Query
 
 _T = TypeVar("_T")
 _MOST_STATES = 200_000
-_MOST_ROUNDS = 2**16
+MOST_ROUNDS = 2**16
 _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 
 
 def check_rounds(rounds: int) -> int:
     """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
-    _validate.at_most(_MOST_ROUNDS, rounds=rounds)
+    _validate.at_most(MOST_ROUNDS, rounds=rounds)
     return int(rounds)
 
 
@@ -35,23 +35,20 @@ class Rule:
     Attributes:
         queries: mechanisms, PLDs or curves, each with one setting.
         start: the first state; any hashable value.
-        step: ``step(state, query, left)`` with the index of a query and the rounds left before it, at least 1: the
-            next state, or None where the query is refused.
-        certain: ``certain(state, query, left)``: whether an allowed query is certainly allowed. Upper bounds count
-            every allowed query, lower bounds and strategies those that certainly are.
-        timed: whether ``step`` depends on ``left``, so that waiting may open up queries.
+        step: ``step(state, query)`` with the index of a query: the next state, or None where the query is refused.
+        certain: ``certain(state, query)``: whether an allowed query is certainly allowed. Upper bounds count every
+            allowed query, lower bounds those that certainly are.
     """
 
     queries: Sequence[Query]
     start: Hashable
-    step: Callable[[Any, int, int], Hashable | None]
-    certain: Callable[[Any, int, int], bool] = lambda state, query, left: True
-    timed: bool = False
+    step: Callable[[Any, int], Hashable | None]
+    certain: Callable[[Any, int], bool] = lambda state, query: True
 
     @classmethod
     def unrestricted(cls, queries: Sequence[Query]) -> Rule:
         """Every query is allowed at every time."""
-        return cls(sequence(queries=queries), (), lambda state, query, left: ())
+        return cls(sequence(queries=queries), (), lambda state, query: ())
 
     @classmethod
     def additive(cls, queries: Sequence[Query], costs: Sequence[int], budget: int) -> Rule:
@@ -66,7 +63,7 @@ class Rule:
         for cost in costs:
             _validate.number(_validate.count, costs=cost)
         _validate.number(_validate.nonnegative, budget=budget)
-        return cls(moves, int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None)
+        return cls(moves, int(budget), lambda left, query: left - c if (c := int(costs[query])) <= left else None)
 
     @classmethod
     def of_counts(
@@ -79,14 +76,14 @@ class Rule:
         _validate.function(allowed=allowed)
         queries, start = sequence(queries=queries), (0,) * len(queries)
 
-        def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
+        def step(counts: tuple[int, ...], query: int) -> tuple[int, ...] | None:
             after = one_more(counts, query)
             return after if allowed(after) else None
 
         if certain is None:
             return cls(queries, start, step)
         _validate.function(certain=certain)
-        return cls(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
+        return cls(queries, start, step, lambda counts, query: certain(one_more(counts, query)))
 
 
 def sequence(**named: Iterable[_T]) -> tuple[_T, ...]:
@@ -109,16 +106,13 @@ class Game:
 
     Attributes:
         states: of rounds 0 to ``rounds``, lists.
-        after: per round, shape ``(states, moves)``: index of the next round's state, -1 where not allowed. With a
-            timed rule the last move is to wait.
+        after: per round, shape ``(states, queries)``: index of the next round's state, -1 where not allowed.
         certain: per round, same shape: allowed for certain.
-        queries: how many; moves beyond are to wait.
     """
 
     states: list[list[Any]]
     after: list[np.ndarray]
     certain: list[np.ndarray]
-    queries: int
 
     @property
     def rounds(self) -> int:
@@ -136,20 +130,18 @@ def unroll(rule: Rule, rounds: int) -> Game:
         raise ValueError("queries must have at least one member, got none")
     states, after, certain = [[rule.start]], [], []
     for played in range(rounds):
-        left = rounds - played
         index: dict[Hashable, int] = {}
-        moves = np.full((len(states[-1]), count + rule.timed), -1, np.int32)
+        moves = np.full((len(states[-1]), count), -1, np.int32)
         sure = np.zeros(moves.shape, bool)
         for row, state in enumerate(states[-1]):
             for query in range(count):
-                following = rule.step(state, query, left)
-                if following is not None:
-                    if not isinstance(following, Hashable):
-                        raise ValueError(f"step must return a hashable state or None, got {following!r:.200}")
-                    moves[row, query] = index.setdefault(following, len(index))
-                    sure[row, query] = rule.certain(state, query, left)
-            if rule.timed:
-                moves[row, count], sure[row, count] = index.setdefault(state, len(index)), True
+                following = rule.step(state, query)
+                if following is None:
+                    continue
+                if not isinstance(following, Hashable):
+                    raise ValueError(f"step must return a hashable state or None, got {following!r:.200}")
+                moves[row, query] = index.setdefault(following, len(index))
+                sure[row, query] = rule.certain(state, query)
         if len(index) > _MOST_STATES:
             raise ValueError(
                 f"rule must have at most {_MOST_STATES} states a round, got {len(index)} in round {played}"
@@ -163,4 +155,4 @@ def unroll(rule: Rule, rounds: int) -> Game:
         if not index:
             # Nothing is allowed any more: the game is over.
             break
-    return Game(states, after, certain, count)
+    return Game(states, after, certain)

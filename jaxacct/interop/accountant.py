@@ -10,10 +10,8 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct.interop.composition import MOST, Reading
-from jaxacct.interop.noise_events import OverSensitivity
+from jaxacct.interop.noise_events import Under
 from jaxacct.interop.read_events import UnreadableEvent, read
-from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
-from jaxacct.mechanisms.base import Mechanism
 
 _Details = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 _Relation = privacy_accountant.NeighboringRelation
@@ -22,7 +20,7 @@ _NAMES = {
     _Relation.REPLACE_ONE: "replace",
     _Relation.REPLACE_SPECIAL: "replace_special",
 }
-_FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
+_FAR = 640.0  # an epsilon that stands for those that are larger
 
 
 class Accountant(privacy_accountant.PrivacyAccountant):
@@ -52,7 +50,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         super().__init__(neighboring_relation)
         self._relation = _NAMES[neighboring_relation]
         over = noise_over == "sensitivity" and self._relation == "replace"
-        self._read_under = OverSensitivity(self._relation) if over else self._relation
+        self._read_under = Under(self._relation, 2.0 if over else 1.0)
         self._spent = Reading()
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> _Details | None:
@@ -77,6 +75,8 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             ValueError: a ``target_delta`` that is no number in [0, 1].
         """
         _validate.scalar(_validate.rate, target_delta=target_delta)
+        if not self._spent.private:  # at delta 1 too, as dp_accounting has it
+            return math.inf
         return float(accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation).upper)
 
     def get_delta(self, target_epsilon: float) -> float:
@@ -86,12 +86,8 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             ValueError: a ``target_epsilon`` that is no number, negative, or NaN.
         """
         _validate.scalar(_validate.epsilon, target_epsilon=target_epsilon)
-        target_epsilon = float(target_epsilon)
-        if target_epsilon == math.inf:
-            if self._spent.private and not any(_may_be_infinite(part) for part, _ in self._spent.all_parts()):
-                return 0.0
-            target_epsilon = _FAR
-        return float(accounting.delta(self._spent.mechanism(), target_epsilon, relation=self._relation).upper)
+        at = min(float(target_epsilon), _FAR)
+        return float(accounting.delta(self._spent.mechanism(), at, relation=self._relation).upper)
 
     def get_true_positive_rates(
         self, false_positive_rates: ArrayLike, deltas: ArrayLike | None = None
@@ -124,10 +120,3 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         """
         _validate.scalar(_validate.probability, target_delta=target_delta)
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation)
-
-
-def _may_be_infinite(mechanism: Mechanism) -> bool:
-    inner = getattr(mechanism, "mechanism", None)
-    return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables, SampledWithReplacement)) or (
-        inner is not None and _may_be_infinite(inner)
-    )

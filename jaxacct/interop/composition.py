@@ -73,16 +73,13 @@ class Reading:
             return self.private and self.rho > 0 and not parts
         return all(type(one.mechanism) is Gaussian for one in parts) or (len(parts) == 1 and parts[0].count == 1)
 
-    def all_parts(self) -> list[tuple[Mechanism, int]]:
-        """(mechanism, count) of the parts, and of what is zCDP."""
-        found = [(part.mechanism, part.count) for part in self.parts.values()]
-        return [*found, (self._zcdp(), 1)] if self.rho > 0 else found
-
     def mechanism(self) -> Mechanism:
         """All of it as one mechanism."""
         if not self.private:
             return ApproximateDP(0.0, 1.0)
-        parts = self.all_parts()
+        parts = [(part.mechanism, part.count) for part in self.parts.values()]
+        if self.rho > 0:
+            parts.append((self._zcdp(), 1))
         if not parts:
             return PureDP(0.0)
         if len(parts) == 1 and parts[0][1] == 1:

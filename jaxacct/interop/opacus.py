@@ -224,11 +224,7 @@ class BudgetStop:
     def _asked(self, noise: float, rate: float) -> tuple[bool, PyTree]:
         if noise == 0:
             return False, self.state
-        query = PoissonSampled(Gaussian(noise), rate)
-        clip_scale = getattr(self.filter, "clip_scale", None)
-        if clip_scale is not None and not float(np.asarray(clip_scale(query, self.state))) >= 1:
-            return False, self.state
-        admitted, state = self.filter.update(query, self.state)
+        admitted, state = self.filter.update(PoissonSampled(Gaussian(noise), rate), self.state)
         return bool(np.asarray(admitted)), state
 
     def _charge(self, optimizer: object) -> None:

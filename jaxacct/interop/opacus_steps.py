@@ -45,12 +45,11 @@ def check_optimizer(optimizer: object) -> None:
         )
 
 
-def check_loader(loader: object, rate: float | None = None) -> float:
+def check_loader(loader: object) -> float:
     """The sampling rate of a loader that draws Poisson samples.
 
     Raises:
-        ValueError: any other loader: shuffled batches (``poisson_sampling=False``) are not what is accounted for; or
-            one that samples at a larger rate than ``rate``.
+        ValueError: any other loader: shuffled batches (``poisson_sampling=False``) are not what is accounted for.
     """
     sampler = getattr(loader, "batch_sampler", None)
     if type(sampler) not in _SAMPLERS:
@@ -59,10 +58,7 @@ def check_loader(loader: object, rate: float | None = None) -> float:
             f"poisson_sampling=True), got {type(loader).__name__} with {type(sampler).__name__}: batches of a shuffled "
             "data set have another, larger privacy loss"
         )
-    found = float(sampler.sample_rate)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-    if rate is not None and found > rate * (1 + 1e-12):
-        raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
-    return found
+    return float(sampler.sample_rate)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
 def rate_of_engine(caller: FrameType | None) -> float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ from dp_accounting import dp_event
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
+from jaxacct._numerics.rounding import next_to
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
+_events: Any = dp_event  # of which 0.6.0 does not have all
 
 
 def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_remove") -> dp_event.DpEvent:
@@ -42,10 +46,12 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     """
     _validate.one_of(("add_or_remove", "replace_special", "replace"), relation=relation)
     _validate.whole(steps=steps)
-    writer = _WRITERS.get(type(as_mechanism(mechanism)))
-    if writer is None:
-        raise ValueError(f"mechanism must be one that dp_accounting has an event for, got {type(mechanism).__name__}")
-    event = writer(mechanism, relation)
+    try:
+        event = _WRITERS[type(as_mechanism(mechanism))](mechanism, relation)
+    except (KeyError, AttributeError):  # none, or one that dp_accounting has after 0.6.0
+        raise ValueError(
+            f"mechanism must be one that dp_accounting has an event for, got {type(mechanism).__name__}"
+        ) from None
     return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
 
 
@@ -61,16 +67,9 @@ def _halves(relation: str) -> float:
 
 
 def _multiplier(sigma: ArrayLike, scale: ArrayLike, relation: str) -> float:
-    noise, sensitivity = _scalar(sigma), _scalar(scale)
-    if not (math.isfinite(noise) and math.isfinite(sensitivity) and sensitivity > 0):
-        return noise / sensitivity * _halves(relation)
-    exact = Fraction(noise) / Fraction(sensitivity) * int(_halves(relation))
-    near = noise / sensitivity * _halves(relation)
-    # The double below it, so that the event is no more private, or itself: a round trip keeps the last digit.
-    while math.isinf(near) or Fraction(near) > exact:
-        near = math.nextafter(near, 0.0)
-    above = math.nextafter(near, math.inf)
-    return above if math.isfinite(above) and Fraction(above) <= exact else near
+    """Rounded down, so that the event is no more private; what is a float is itself, for round trips."""
+    exact = Fraction(_scalar(sigma)) / Fraction(_scalar(scale)) * Fraction(_halves(relation))
+    return next_to(min(exact, Fraction(sys.float_info.max)), -math.inf)
 
 
 def _discrete_laplace(mechanism: mechanisms.DiscreteLaplace, relation: str) -> dp_event.DpEvent:
@@ -118,7 +117,14 @@ _WRITERS: dict[type, Callable[..., dp_event.DpEvent]] = {
     mechanisms.RandomSensitivityGaussian: _mixture,
     mechanisms.ZeroConcentratedDP: lambda m, relation: dp_event.ZCDpEvent(_scalar(m.rho)),
     mechanisms.PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
-    mechanisms.PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
+    mechanisms.PermuteAndFlip: lambda m, relation: getattr(
+        dp_event, "PermuteAndFlipDpEvent", partial(dp_event.ZCDpEvent, 0.0)
+    )(_scalar(m.epsilon)),
+    mechanisms.ApproximateDP: lambda m, relation: _events.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),
+    mechanisms.DiscreteGaussian: lambda m, relation: _events.DiscreteGaussianDpEvent(
+        _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
+    ),
+    mechanisms.Exponential: lambda m, relation: _events.ExponentialMechanismDpEvent(_scalar(m.epsilon)),
     mechanisms.PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
         _scalar(m.rate), to_dp_event(m.mechanism, 1, "add_or_remove")
     ),
@@ -133,18 +139,3 @@ _WRITERS: dict[type, Callable[..., dp_event.DpEvent]] = {
     ),
     mechanisms.Composed: _composed,
 }
-
-# Events that dp_accounting's 0.6.0 does not have yet.
-_newer: Any = dp_event
-if hasattr(dp_event, "EpsilonDeltaDpEvent"):
-    _WRITERS[mechanisms.ApproximateDP] = lambda m, relation: _newer.EpsilonDeltaDpEvent(
-        _scalar(m.epsilon), _scalar(m.delta)
-    )
-if hasattr(dp_event, "DiscreteGaussianDpEvent"):
-    _WRITERS[mechanisms.DiscreteGaussian] = lambda m, relation: _newer.DiscreteGaussianDpEvent(
-        _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
-    )
-if hasattr(dp_event, "ExponentialMechanismDpEvent"):
-    _WRITERS[mechanisms.Exponential] = lambda m, relation: _newer.ExponentialMechanismDpEvent(_scalar(m.epsilon))
-if hasattr(dp_event, "PermuteAndFlipDpEvent"):
-    _WRITERS[mechanisms.PermuteAndFlip] = lambda m, relation: _newer.PermuteAndFlipDpEvent(_scalar(m.epsilon))

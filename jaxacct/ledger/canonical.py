@@ -1,8 +1,8 @@
 """Writes values as JSON, one text for one value, bit for bit, and reads them back; no pickle, no import by name.
 
-Numbers of Python are themselves (integers) or ``{"float": "0x1.8p+1"}``; arrays and NumPy or JAX scalars are
-``{"array": {"data": base64, "dtype": "<f4", "shape": [2]}}``; a registered dataclass is ``{"fields": {...}, "type":
-name}``, a tuple ``{"tuple": [...]}``.
+Numbers of Python are themselves; arrays, NumPy or JAX scalars and floats that are not finite are ``{"array": {"data":
+base64, "dtype": "<f4", "shape": [2]}}``; a registered dataclass is ``{"fields": {...}, "type": name}``; sequences are
+lists, and come back as tuples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from jaxacct.ledger.errors import LedgerCorrupted
 
 _MOST_BYTES = 16 * 2**20
 _MOST_DEPTH = 32
-_MOST_NESTED = 8 * _MOST_DEPTH  # lists and objects of JSON in each other; a value takes a few for each of its own
 _DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 
 
@@ -41,14 +40,6 @@ def loads(text: str) -> Any:
         raise LedgerCorrupted(f"a record is not JSON: {problem}") from None
     if not same:
         raise LedgerCorrupted("a record is not in canonical form")
-    # Not every Python refuses deep nests by itself, and what reads the tree calls itself for each level.
-    level = [tree]
-    for _ in range(_MOST_NESTED):
-        level = [
-            x for one in level if isinstance(one, list | dict) for x in (one.values() if isinstance(one, dict) else one)
-        ]
-    if level:
-        raise LedgerCorrupted(f"a record is nested more than {_MOST_NESTED} deep")
     return tree
 
 
@@ -68,17 +59,15 @@ def encoded(value: object, name: str, depth: int = 0) -> object:
         return value
     if isinstance(value, str):
         return _checked(value, name)
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
-        return {"array": _array(value, name)}
+    if isinstance(value, float | np.generic | np.ndarray | jax.Array):
+        plain = type(value) is float and math.isfinite(value)  # JSON has no others
+        return value if plain else {"array": _array(value, name)}
     if isinstance(value, int):
         if abs(value) >= 2**63:
             raise ValueError(f"{name} must hold whole numbers below 2^63, got one of {value.bit_length()} bits")
         return value
-    if isinstance(value, float):
-        return {"float": value.hex()}
     if isinstance(value, tuple | list):
-        items = [encoded(item, name, depth + 1) for item in value]
-        return {"tuple": items} if isinstance(value, tuple) else items
+        return [encoded(item, name, depth + 1) for item in value]
     known = registry.name_of(type(value))
     if known is None:
         raise ValueError(
@@ -89,22 +78,18 @@ def encoded(value: object, name: str, depth: int = 0) -> object:
     return {"type": known, "fields": fields}
 
 
-def decoded(tree: object) -> Any:
+def decoded(tree: object, depth: int = 0) -> Any:
     """The value of which `encoded` made ``tree``; arrays come back as NumPy's."""
-    if tree is None or isinstance(tree, bool | int | str):
+    if depth > _MOST_DEPTH:  # not every Python refuses deep nests by itself
+        raise LedgerCorrupted(f"a record holds a value that is nested more than {_MOST_DEPTH} deep")
+    if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     if isinstance(tree, list):
-        return [decoded(item) for item in tree]
-    if isinstance(tree, dict) and len(tree) == 1:
-        ((kind, inner),) = tree.items()
-        if kind == "float" and isinstance(inner, str):
-            return _float(inner)
-        if kind == "tuple" and isinstance(inner, list):
-            return tuple(decoded(item) for item in inner)
-        if kind == "array" and isinstance(inner, dict):
-            return _from_bytes(inner)
+        return tuple(decoded(item, depth + 1) for item in tree)
+    if isinstance(tree, dict) and set(tree) == {"array"} and isinstance(tree["array"], dict):
+        return _from_bytes(tree["array"])
     if isinstance(tree, dict) and set(tree) == {"type", "fields"} and isinstance(tree["fields"], dict):
-        return _dataclass(str(tree["type"]), tree["fields"])
+        return _dataclass(str(tree["type"]), tree["fields"], depth + 1)
     raise LedgerCorrupted(f"a record holds something that is not a written value: {str(tree)[:80]}")
 
 
@@ -116,7 +101,7 @@ def _checked(text: str, name: str) -> str:
     return text
 
 
-def _array(value: np.generic | np.ndarray | jax.Array, name: str) -> dict[str, object]:
+def _array(value: float | np.generic | np.ndarray | jax.Array, name: str) -> dict[str, object]:
     if _validate.is_traced(value):
         raise ValueError(f"{name} must be concrete, got a traced value: a ledger lives outside jit, vmap and grad")
     if isinstance(value, np.ma.MaskedArray):  # NumPy would hand out what the mask hides
@@ -139,31 +124,18 @@ def _from_bytes(tree: Fields) -> np.ndarray | np.generic:
         if not all(type(length) is int and length >= 0 for length in shape):
             raise ValueError(f"shape {shape}")
         raw = base64.b64decode(tree["data"], validate=True)
-        dtype = np.dtype(tree["dtype"])
-        if len(raw) != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"{len(raw)} bytes for shape {shape}")
-        return np.frombuffer(raw, dtype).reshape(shape)[()]
+        return np.frombuffer(raw, np.dtype(tree["dtype"])).reshape(shape)[()]  # which raises where sizes differ
     except (ValueError, TypeError, KeyError) as problem:
         raise LedgerCorrupted(f"a record holds a broken array: {problem}") from None
 
 
-def _float(text: str) -> float:
-    try:
-        value = float.fromhex(text)
-    except (ValueError, OverflowError):
-        value = None
-    if value is None or value.hex() != text:
-        raise LedgerCorrupted(f"a record holds a broken number: {text[:40]!r}")
-    return value
-
-
-def _dataclass(name: str, fields: dict[str, object]) -> object:
+def _dataclass(name: str, fields: dict[str, object], depth: int) -> object:
     cls = registry.class_of(name)
     if cls is None:
         raise LedgerCorrupted(
             f"a record names a type that is not registered: {name[:80]!r} (jaxacct.ledger.register makes one known)"
         )
     try:
-        return cls(**{key: decoded(field) for key, field in fields.items()})
+        return cls(**{key: decoded(field, depth) for key, field in fields.items()})
     except (TypeError, ValueError, AttributeError) as problem:
         raise LedgerCorrupted(f"a record holds a broken {name}: {problem}") from None

@@ -37,14 +37,13 @@ class Chain:
 
     def first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
         """Record 0: what the budget is."""
-        nowhere = Place(-1, NONE, 0, policy.start)
         fields = {"filter": policy.identity, "schema": _store.SCHEMA, "delta": delta}
-        place, body = self._after(nowhere, "create", policy, policy.start, fields)
+        place, body = _after(Place(-1, NONE, 0, policy.start), "create", policy.start, fields)
         return body, place.hash, policy.start.text
 
     def append(self, sql: Sql, place: Place, kind: str, state: State, **fields: Any) -> Place:
         """Writes a record after ``place``, and the head; where the chain then stands, if the transaction commits."""
-        after, body = self._after(place, kind, self.policy, state, fields)
+        after, body = _after(place, kind, state, fields)
         seq, digest, *_ = after
         _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
         if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
@@ -53,16 +52,6 @@ class Chain:
                 "changes it; nothing was charged"
             )
         return after
-
-    def _after(
-        self, place: Place, kind: str, policy: Policy, state: State, fields: Mapping[str, object]
-    ) -> tuple[Place, str]:
-        """Where the chain stands after one more record, and the record's text."""
-        now, seq = _now(), place.seq + 1
-        shared = {"kind": kind, "seq": seq, "at": now, "previous": place.hash, "state": state.digest}
-        software = f"jaxacct {__version__}, jax {jax.__version__}"
-        body = canonical.dumps({**shared, "filter_digest": policy.digest, "software": software, **fields})
-        return Place(seq, hash_of(body), now, state), body
 
     def check_schema(self, sql: Sql) -> None:
         """Raises LedgerError unless the tables have a schema that this version knows."""
@@ -89,8 +78,7 @@ class Chain:
             raise
         except Exception as problem:  # whatever a filter raises on damaged fields
             raise LedgerCorrupted(f"{self.store} states no filter: {problem}") from problem
-        stated = (record["filter_digest"], record["state"], record["schema"])
-        if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
+        if (record["state"], record["schema"]) != (policy.start.digest, *_store.schema_of(sql)):
             raise LedgerTampered(f"{self.store} has a first record that does not agree with itself")
         return policy, record["delta"]
 
@@ -111,8 +99,6 @@ class Chain:
                 "older copy, or rewritten"
             )
         record = parsed(head.last_seq, head.last_body, head.last_hash)
-        if record["filter_digest"] != self.policy.digest:
-            raise LedgerTampered(f"record {head.seq} of {self.store} was written for another filter")
         if not isinstance(head.state, str) or canonical.digest(head.state) != record["state"]:
             raise LedgerTampered(f"the state of {self.store} is not the one after record {head.seq}")
         place = Place(head.last_seq or 0, str(head.hash), record["at"], self.policy.state(head.state))
@@ -120,6 +106,11 @@ class Chain:
         return place
 
 
-def _now() -> int:
-    """Microseconds since 1970 by this machine's clock, which decides nothing: from 1970 to the year 3111."""
-    return int(min(max(time.time(), 0.0) * 1e6, 2.0**55))
+def _after(place: Place, kind: str, state: State, fields: Mapping[str, object]) -> tuple[Place, str]:
+    """Where the chain stands after one more record, and the record's text."""
+    # Microseconds since 1970 by this machine's clock, which decides nothing: from 1970 to the year 3111.
+    now = int(min(max(time.time(), 0.0) * 1e6, 2.0**55))
+    shared = {"kind": kind, "seq": place.seq + 1, "at": now, "previous": place.hash, "state": state.digest}
+    software = f"jaxacct {__version__}, jax {jax.__version__}"
+    body = canonical.dumps({**shared, "software": software, **fields})
+    return Place(place.seq + 1, hash_of(body), now, state), body

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from jaxacct import mechanisms
@@ -42,16 +43,13 @@ _TAKEN_FOR = {
 }
 
 
-def _mechanism(query: object, filter: object) -> Any:
-    if isinstance(query, tuple | list):
-        raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
-    if not is_scalar_query(query):
+def _mechanism(query: object, filter: Filter) -> Any:
+    numbers = is_scalar_query(query) or isinstance(query, tuple | list)
+    if not numbers:
         return query
-    if isinstance(filter, Odometer):
-        return _mechanism(query, filter.filter)
-    for kind, mechanism in _TAKEN_FOR.items():
-        if isinstance(filter, kind):  # where nothing is spent: no parameter of the others is 0
-            return mechanisms.PureDP(0.0) if query == 0 else mechanism(query)
-    if isinstance(filter, RenyiFilter):
-        return mechanisms.RenyiDP(filter.order, query)
-    raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")
+    budget = filter.filter if isinstance(filter, Odometer) else filter
+    renyi = partial(mechanisms.RenyiDP, budget.order) if isinstance(budget, RenyiFilter) else None
+    taken_for = renyi or _TAKEN_FOR.get(type(budget))
+    if taken_for is None or not is_scalar_query(query):
+        raise ValueError(f"dp_events must be of mechanisms, got {query} under {type(budget).__name__}")
+    return mechanisms.PureDP(0.0) if query == 0 else taken_for(query)  # no parameter of the others is 0

@@ -79,7 +79,9 @@ class Ledger:
         if delta is not None:
             _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
-        self._store = store_at(path_or_url, _seconds(timeout))
+        _validate.scalar(_validate.nonnegative, timeout=timeout)
+        _validate.at_most(1e6, timeout=timeout)
+        self._store = store_at(path_or_url, float(timeout))
         weakref.finalize(self, _given_back, self._store)
         self._chain = Chain(self._store)
         wanted = None if filter is None else Policy.of(filter)
@@ -216,7 +218,7 @@ class Ledger:
         with self._reading() as sql:
             self._store.check(sql)
             place = self._chain.place(sql)
-        return verified(walked(self._read, place.seq), self._chain.policy, place.state.text, known)
+        return verified(walked(self._read, place.seq), self._chain.policy, place, known)
 
     def export(self, format: str = "json") -> Any:
         """The whole ledger, for other programs.
@@ -302,13 +304,6 @@ def _given_back(store: Store) -> None:
     """When a ledger is collected, or the program ends: drivers warn of connections that nobody closed."""
     with contextlib.suppress(Exception):
         store.close()
-
-
-def _seconds(timeout: float) -> float:
-    good = isinstance(timeout, int | float | np.integer | np.floating) and not isinstance(timeout, bool)
-    if not good or not 0 <= timeout <= 1e6:
-        raise ValueError(f"timeout must be a number of seconds of at least 0 and at most 1e6, got {timeout!r}")
-    return float(timeout)
 
 
 def _brief(policy: Policy) -> str:

@@ -76,7 +76,7 @@ class Policy:
         """The state that a text holds."""
         leaves, structure = jax.tree.flatten(self.start.value)
         found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
-        if not isinstance(found, list) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
+        if not isinstance(found, tuple) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
             raise LedgerCorrupted("the head's state is not a state of this ledger's filter")
         value = jax.tree.unflatten(structure, found)
         if not belongs(self.filter, value):

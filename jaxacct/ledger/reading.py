@@ -15,10 +15,9 @@ from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
-from jaxacct.filters.additive.zcdp import ApproximateZCDPFilter
 from jaxacct.filters.base import Filter
 from jaxacct.filters.guarantees import ParameterGuarantee
-from jaxacct.filters.prices.table import TableFilter
+from jaxacct.filters.reasons import BaseFilter, Reason, sentence
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
@@ -60,8 +59,7 @@ class Reading:
         spent: the cost of everything that was admitted, rounded up.
         left: the budget that is left, rounded down.
         fraction: the share that is spent, rounded up.
-        cost: of the request, or None where there is none, or its cost depends on more than the request and it was
-            refused.
+        cost: of the request, or None where there is none, or the filter has no cost of one that it refused.
         alternatives: for a refused request, similar ones that would have been admitted at that moment.
         refusal: why it was refused, in words; None for one that was admitted.
     """
@@ -124,7 +122,7 @@ def read(
     if admitted:
         return replace(found, cost=cost)
     others = tuple(nearest(query, lambda one: _fits(policy, one, before)))
-    return replace(found, cost=cost, alternatives=others, refusal=_why(budget, query, cost, left, others))
+    return replace(found, cost=cost, alternatives=others, refusal=_why(budget, query, before, cost, left))
 
 
 _DELTA = 1e-5
@@ -136,7 +134,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "RenyiFilter": ("divergence",),
     "AnyOrderFilter": ("divergences",),
     "GDPFilter": ("mu",),
-    "GDPResidueFilter": ("mu", "slack"),
+    "GDPResidueFilter": ("mu",),
     "ApproximateGDPFilter": ("mean loss",),
     "NaturalApproximateDPFilter": ("delta",),
     "AdditiveProfileFilter": ("band masses",),
@@ -145,19 +143,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 def _default_delta(budget: Filter) -> float:
     """0 for pure privacy; else 1e-5, or twice the delta that the filter itself may spend, if that is more."""
-    if isinstance(budget, PureDPFilter):
-        return 0.0
-    fails = {GDPResidueFilter: "slack", ApproximateZCDPFilter: "delta"}.get(type(budget))
-    return max(_DELTA, min(0.5, 2.0 * float(np.asarray(getattr(budget, fails))))) if fails else _DELTA
+    fails = float(np.asarray(getattr(budget.guarantee, "fails", 0.0)))
+    return 0.0 if isinstance(budget, PureDPFilter) else max(_DELTA, min(0.5, 2.0 * fails))
 
 
 def _part(budget: Filter, state: State, which: str) -> list[Value]:
     """What is ``"spent"`` or ``"remaining"``: floats, or lists of them where the filter keeps several budgets."""
-    values = [np.asarray(one).tolist() for one in _tuple(getattr(budget, which)(state.value))]
-    if isinstance(budget, GDPResidueFilter):
-        rest = float(np.asarray(budget.remaining_slack(state.value)))
-        values.append(rest if which == "remaining" else float(np.asarray(budget.slack)) - rest)
-    return values
+    return [np.asarray(one).tolist() for one in _tuple(getattr(budget, which)(state.value))]
 
 
 def _amount(budget: Filter, values: list[Value], delta: float) -> Amount:
@@ -177,29 +169,25 @@ def _epsilon(budget: Filter, values: list[Value], delta: float) -> float | None:
         return 0.0
     if isinstance(budget, ApproximateGDPFilter):
         sizes = [np.sqrt(2.0 * sizes[0])]
-    made = dataclasses.replace(guarantee, parameter=sizes[0], fails=sizes[1] if sizes[1:] else 0.0)
+    made = dataclasses.replace(guarantee, parameter=sizes[0], fails=sizes[1] if sizes[1:] else guarantee.fails)
     return float(np.asarray(made.epsilon(delta)))
 
 
 def _cost(policy: Policy, query: object, before: State, after: State, admitted: bool, delta: float) -> Amount | None:
     """What ``query`` took, where it was admitted; else what a much larger budget would charge, where it says so."""
     budget = policy.filter
-    values: list[Value] | None = None
     with reproducible():
         if isinstance(budget, AdditiveFilter):
             costs = [np.asarray(cost) for cost in _tuple(budget._cost(query))]
             values = [(np.sqrt(cost) if budget.squares else cost).tolist() for cost in costs]
         elif admitted:
-            spent = zip(*(_part(budget, state, "spent") for state in (after, before)), strict=True)
-            pairs = [(np.asarray(new, np.float64), np.asarray(old, np.float64)) for new, old in spent]
-            values = [np.maximum(new - old, 0.0).tolist() for new, old in pairs]
-            if isinstance(budget, GDPResidueFilter):  # mu adds up in squares
-                new, old = pairs[0]
-                values[0] = np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
-        elif isinstance(budget, TableFilter) and budget.fixed:  # of a box, prices move with what is left
-            price = int(np.asarray(budget.price(query)))
-            values = [price] if price < 2**31 - 1 else None
-    if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
+            new, old = (np.asarray(_part(budget, state, "spent")[0], np.float64) for state in (after, before))
+            took = np.maximum(new - old, 0.0)
+            # mu adds up in squares
+            values = [(np.sqrt(took * (new + old)) if isinstance(budget, GDPResidueFilter) else took).tolist()]
+        else:
+            return None
+    if not np.all(np.isfinite(np.asarray(values[0], np.float64))):
         return None
     amount = _amount(budget, values, delta)
     return amount if amount.epsilon is not None else replace(amount, epsilon=_alone(query, delta))
@@ -225,24 +213,12 @@ def _fits(policy: Policy, query: object, state: State) -> bool:
         return False
 
 
-def _why(budget: Filter, query: object, cost: Amount | None, left: Amount, others: tuple[object, ...]) -> str:
+def _why(budget: Filter, query: object, state: State, cost: Amount | None, left: Amount) -> str:
     if cost is not None:
-        said = f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
-        asymptotic = isinstance(budget, ApproximateGDPFilter)
-        return said + "; a ledger does not clip contributions to what fits" * asymptotic
-    if isinstance(budget, GDPResidueFilter):
-        none = float(np.asarray(budget.slack)) == 0.0
-        return (
-            f"after it no residue of the budget is certain{' with so little left' if others else ''}: its loss may "
-            "exceed what is left" + ", or have a tail that only a slack covers, and this filter has none" * none
-        )
-    if isinstance(budget, TableFilter) and not budget.fixed:
-        with reproducible():
-            fits = bool(budget.update(query, budget.init())[0])
-        if fits:
-            return f"it would fit into the whole budget, but costs more than what is left, {left.text(rounded_down)}"
-        return f"it is outside of the box, or costs more than the whole budget: {budget!r}"
-    return "it costs more than the whole budget, or the filter knows no finite cost of it"
+        return f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
+    with reproducible():
+        known = isinstance(budget, BaseFilter)  # one that was registered may not be
+        return sentence(budget.reason(query, state.value, admitted=False) if known else Reason.SPENT, budget, query)
 
 
 def _counts(value: Value) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Record = Fields
 NONE = "0" * 64  # what stands before record 0
 # The types of a record's fields, by its kind; a number is in a range of its own.
-_SHARED = {"at": int, "filter_digest": str, "kind": str, "previous": str, "seq": int, "software": str, "state": str}
+_SHARED = {"at": int, "kind": str, "previous": str, "seq": int, "software": str, "state": str}
 _KINDS: dict[object, dict[str, type]] = {
     "create": {**_SHARED, "delta": object, "filter": object, "schema": object},
     "request": {**_SHARED, "admitted": bool, "label": str, "query": object},

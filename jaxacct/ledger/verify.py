@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from jaxacct.ledger import canonical
+from jaxacct.ledger.chain import Place
 from jaxacct.ledger.errors import LedgerTampered
 from jaxacct.ledger.policy import Policy, State
 from jaxacct.ledger.records import NONE, Entry, Record, head_of, parsed, when
@@ -69,55 +70,57 @@ def entries(records: Iterable[tuple[Record, str]]) -> list[Entry]:
 
 
 def verified(
-    records: Iterable[tuple[Record, str]], policy: Policy, state: str, known: tuple[int, str] | None
+    records: Iterable[tuple[Record, str]], policy: Policy, place: Place, known: tuple[int, str] | None
 ) -> Verification:
     """Replays ``records`` of `walked` with ``policy``: the answers and the states must be those that were written down.
 
-    ``state`` is the head's text; ``known`` is the number and hash of a record that must be among them.
+    They must end at ``place``; ``known`` is the number and hash of a record that must be among them.
     """
-    now, number, last = policy.start, -1, NONE
-    admitted: dict[int, bool] = {}  # the requests that were charged, and whether they were released
     set_back: list[int] = []
-    requests = at = 0
+    found = entries(_replayed(records, policy, place, known, set_back))
+    admitted, released = (sum(map(bool, each)) for each in (found, [entry.released for entry in found]))
+    head = head_of(place.seq, place.hash)
+    return Verification(head, len(found), admitted, len(found) - admitted, released, tuple(set_back))
+
+
+def _replayed(
+    records: Iterable[tuple[Record, str]],
+    policy: Policy,
+    place: Place,
+    known: tuple[int, str] | None,
+    set_back: list[int],
+) -> Iterator[tuple[Record, str]]:
+    """The records, each replayed; the numbers of those dated before the one before them are added to ``set_back``."""
+    now, at = policy.start, 0
+    heads = [(place.seq, place.hash), *([] if known is None else [known])]
     for record, digest in records:
-        number, last = record["seq"], digest
+        number = record["seq"]
         if record["at"] < at:
             set_back.append(number)
         at = record["at"]
-        if known is not None and number == known[0] and digest != known[1]:
+        if any(number == seq and digest != named for seq, named in heads):
             raise LedgerTampered(f"record {number} is not the one that the head names: the history was rewritten")
-        if record["filter_digest"] != policy.digest:
-            raise LedgerTampered(f"record {number} was written for another filter")
         if record["kind"] == "request":
-            requests += 1
-            answer, now = _replayed(record, policy, now)
-            if answer:
-                admitted[number] = False
-        elif record["kind"] == "release":
-            if admitted.get(record["of"], True):
-                raise LedgerTampered(f"record {number} releases {record['of']}, which nobody could have released")
-            admitted[record["of"]] = True
+            now = _decided(record, policy, now)
         if now.digest != record["state"]:
             raise LedgerTampered(f"record {number} does not replay: another state comes out{_written_by(record)}")
-    if known is not None and number < known[0]:
-        raise LedgerTampered(f"the ledger ends at record {number}, and the head names record {known[0]}")
-    if now.text != state:
-        raise LedgerTampered(f"the head's state is not the one after record {number}")
-    released = sum(admitted.values())
-    refused = requests - len(admitted)
-    return Verification(head_of(number, last), requests, len(admitted), refused, released, tuple(set_back))
+        yield record, digest
+    if known is not None and place.seq < known[0]:
+        raise LedgerTampered(f"the ledger ends at record {place.seq}, and the head names record {known[0]}")
+    if now.text != place.state.text:
+        raise LedgerTampered(f"the head's state is not the one after record {place.seq}")
 
 
-def _replayed(record: Record, policy: Policy, now: State) -> tuple[bool, State]:
-    query = canonical.decoded(record["query"])
+def _decided(record: Record, policy: Policy, now: State) -> State:
+    """The state after a request, whose answer must be the one that was written down."""
     try:
-        answer, after = policy.decide(query, now)
+        answer, after = policy.decide(canonical.decoded(record["query"]), now)
     except ValueError as problem:
         raise LedgerTampered(f"record {record['seq']} holds a query that the filter does not take: {problem}") from None
     if answer != record["admitted"]:
         said, found = ("admitted" if x else "refused" for x in (record["admitted"], answer))
         raise LedgerTampered(f"record {record['seq']} says {said}, replayed it is {found}{_written_by(record)}")
-    return answer, after
+    return after
 
 
 def _written_by(record: Record) -> str:

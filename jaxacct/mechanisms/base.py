@@ -14,19 +14,16 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import check_fields, unchecked
-from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.replaced.gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.replaced.table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
-from jaxacct.mechanisms.pairs.table import TablePair, Tabulated
+from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
-from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
-from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-from jaxacct.mechanisms.renyi.tails import table_divergence
+from jaxacct.mechanisms.renyi.from_pair import largest
 
 BOTH_DIRECTIONS = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
 """Relations that are the worse of two directions, each of which is the other reversed."""
@@ -171,30 +168,18 @@ class Mechanism:
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
 
-        A family without a formula has that of its table, or of the tails of its pair. Where its losses have no bound,
-        the pair needs a method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot
-        show.
+        It is that of the pair, unless the mechanism has a formula for less.
 
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
-        pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
-        if all(isinstance(pair, TablePair) for pair in pairs):
-            return largest([table_divergence(pair, order) for pair in pairs])
-        return largest([from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs])
+        return largest([self._one_pair(name, "A Rényi curve") for name in self._sides(relation)], order)
 
     def _as_renyi(self, relation: str) -> str:
         """The relation that :meth:`_renyi` takes for ``relation``."""
         if relation == "replace_special" and self._as("zero_out") == "remove":
             return "add_or_remove"
         return self._as(relation)
-
-    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array | None:
-        """`_renyi` on a Poisson sample of ``rate``, or None where there is no formula."""
-        noise = self._gaussian_noise()
-        if noise is None:
-            return None
-        return sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
 
     def _pure(self) -> Array | None:
         """The largest privacy loss, rounded up, where it has a closed form; NaN for invalid numbers."""

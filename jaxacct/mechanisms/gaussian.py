@@ -9,7 +9,7 @@ from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.parameters import positive
-from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
 
 @mechanism
@@ -43,9 +43,6 @@ class Gaussian(Symmetric):
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), order)
-
-    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
-        return sampled_gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), rate, order, relation)
 
     def _rho(self) -> Array:
         return (positive(self.sensitivity) / positive(self.sigma)) ** 2 / 2

@@ -17,7 +17,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.replaced.mixture import AntipodalMixturePair
 from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
-from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 
 @mechanism
@@ -66,12 +65,6 @@ class RandomSensitivityGaussian(Mechanism):
             largest = np.asarray(sum(np.asarray(sensitivity, np.float64) for sensitivity in self.sensitivities))
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return super()._renyi(order, relation) if relation == "replace" else self._sampled_renyi(1.0, order, relation)
-
-    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
-        return mixture_divergence((self.sigma, self.sensitivities, self.weights), order, relation, rate)
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":

@@ -9,13 +9,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
-from jaxacct.mechanisms.renyi.closed import pure_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure, rho_of_response
 
 
@@ -31,9 +29,6 @@ class Response(Symmetric):
     def _response(self) -> tuple[Array, Array, Array]:
         """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return pure_divergence(self._response()[0], order, self._response()[1])
 
     def _pure(self) -> Array | None:
         epsilon, categories, _ = self._response()
@@ -110,10 +105,6 @@ class ApproximateDP(Response):
 
     def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        xp, pure, delta = floats(super()._renyi(order, relation), self._response()[2])
-        return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
 
     def _pure(self) -> None:
         """A loss may be infinite."""

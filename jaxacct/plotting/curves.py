@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from jaxacct.filters.base import Guarantee
 
 _LEAST = 1e-10
-_POINTS = 160  # of every query, so that they share a compiled program
-_FARTHEST = 256.0
+_POINTS = 160
 
 
 def privacy_profile(
@@ -149,6 +148,7 @@ def _deltas(
     if isinstance(curve, PrivacyProfile | PLD):
         return _single(curve.hockey_stick(at), at.size), None
     if not isinstance(curve, Bounds | Mechanism):
+        _validate.methods("delta", curve=curve)
         return _single(curve.delta(at), at.size), None
     if isinstance(curve, Mechanism):
         with warnings.catch_warnings():
@@ -163,9 +163,7 @@ def _errors(
     """f(alpha), or 1 - f(alpha), from the guarantee, and from the other bound where there is one."""
     if isinstance(curve, PrivacyProfile):
         curve = TradeOff.from_profile(curve)
-    if isinstance(curve, TradeOff):
-        return _single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
-    if isinstance(curve, PLD):
+    if isinstance(curve, TradeOff | PLD):
         value = _single(curve.trade_off(alpha), alpha.size)
         return (1.0 - value if power else value), None
     found = attacks.power(curve, alpha, steps=steps, relation=relation)
@@ -182,21 +180,7 @@ def _single(values: ArrayLike, size: int) -> np.ndarray:
 
 
 def _reach(delta: Callable[[np.ndarray], np.ndarray], least: float) -> float:
-    """An epsilon by which a curve is down to ``least``, or a little beyond the last of its fall.
-
-    Asks ``delta`` at `_POINTS` epsilons at a time, as the picture will: a query of another shape compiles anew.
-    """
-    top = 1.0
-    while True:
-        at = np.linspace(0.0, top, _POINTS)
-        values = delta(at)
-        if values[-1] <= least:
-            found = float(at[np.argmax(values <= least)])
-            if found > 0.25 * top or found == 0.0 or top < 1e-6:
-                return found or top
-            top = found
-        elif top >= _FARTHEST or (values[-1] >= (1.0 - 1e-6) * values[-_POINTS // 4] and values[-1] < 0.5):
-            last = float(at[np.argmax(values <= (1.0 + 1e-6) * values[-1])])
-            return 1.2 * last if last > 1e-3 else top
-        else:
-            top *= 2.0
+    """An epsilon, to a fifth of itself, by which a curve is down to ``least`` or falls no more."""
+    at = 2.0 ** np.arange(-10.0, 8.0, 0.25)
+    values = delta(at)
+    return float(at[np.argmax(values <= np.maximum(least, (1.0 + 1e-6) * values[-1]))])

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_BINS = 200  # at most
+
+
 def pld(
     law: PLD | Mechanism,
     *,
     steps: int = 1,
     relation: str = "remove",
-    bins: int = 200,
     log: bool = False,
     label: str | None = None,
     ax: Axes | None = None,
@@ -33,8 +35,7 @@ def pld(
         law: a `PLD`, or a mechanism with scalar parameters, whose upper `PLD` is drawn.
         steps: how often a mechanism runs; a `PLD` holds some thousand runs at most.
         relation: ``"remove"``, ``"add"`` or ``"replace"``, for a mechanism.
-        bins: of the histogram, over all but 1e-6 of the mass on either side (1e-12 where ``log``).
-        log: a logarithmic mass axis, for tails.
+        log: a logarithmic mass axis, for tails: all but 1e-12 of the mass on either side is drawn, and not 1e-6.
         label: for the legend; the mass of an infinite loss stands behind it where it is above 1e-12.
         ax: axes to draw on; None makes a figure.
         **line: for matplotlib's ``stairs``.
@@ -46,7 +47,7 @@ def pld(
         ValueError: a bad value (named), or a batch of laws.
         ImportError: matplotlib is not installed.
     """
-    _validate.whole(steps=steps, bins=bins)
+    _validate.whole(steps=steps)
     _validate.truth(log=log)
     if not isinstance(law, PLD):
         law = PLD.from_mechanism(law if steps == 1 else Composed([law], [steps]), relation=relation)
@@ -59,7 +60,7 @@ def pld(
     inside = (np.cumsum(masses) > tail) & (np.cumsum(masses[::-1])[::-1] > tail)
     first, last = np.flatnonzero(inside if inside.any() else np.ones_like(inside))[[0, -1]]
     # Whole lattice points a bin, or counts would beat against the lattice.
-    width = max(1, -(-(last - first + 1) // int(bins)))
+    width = max(1, -(-(last - first + 1) // _BINS))
     number = -(-(last - first + 1) // width)
     sums = np.add.reduceat(masses[: first + number * width], first + width * np.arange(number))
     edges = losses[first] + h * (width * np.arange(number + 1) - 0.5)

@@ -23,10 +23,11 @@ def sweep(
     xlabel: str = "",
     ylabel: str = "",
     label: str = "epsilon",
-    levels: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a table of epsilons (or deltas) as colours on a logarithmic scale, with labelled contour lines.
+    """Draws a table of epsilons (or deltas) as colours on a logarithmic scale.
+
+    Labelled contour lines stand at 1, 2 and 5 times powers of 10.
 
     Args:
         values: shape ``(y, x)``, as broadcasting ``x`` along the last axis gives it; of `Bounds` the guarantee
@@ -37,7 +38,6 @@ def sweep(
         xlabel: what x is.
         ylabel: what y is.
         label: of the colour bar.
-        levels: of the contour lines, increasing; by default 1, 2 and 5 times powers of 10.
         ax: axes to draw on; None makes a figure.
 
     Returns:
@@ -58,13 +58,14 @@ def sweep(
         raise ValueError("values must hold a finite number above 0, got none")
     ax = axes_for(ax)
     from matplotlib.colors import LogNorm  # after axes_for, which says what is missing
+    from matplotlib.ticker import LogLocator
 
     shown = np.ma.masked_where(~good, table)
     low, high = float(shown.min()), float(shown.max())
     norm = LogNorm(low, high if high > low else low * 1.01)
     ax.set_facecolor("0.8")
     image = ax.pcolormesh(across, up, shown, norm=norm, cmap="cividis", shading="nearest", rasterized=True)
-    at = _levels(low, high) if levels is None else increasing(1, levels=levels)
+    at = np.asarray(LogLocator(subs=(1, 2, 5)).tick_values(low, high))
     at = at[(at > low) & (at < high)]
     if at.size and min(table.shape) > 1:
         lines = ax.contour(across, up, shown, levels=at, colors="white", linewidths=1.0)
@@ -78,8 +79,3 @@ def sweep(
         ax.set_title(f"upper bounds; the lower ones are at most {100.0 * apart:.2g} % below", fontsize="small")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     return ax
-
-
-def _levels(low: float, high: float) -> np.ndarray:
-    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    return np.sort(np.outer(powers, (1.0, 2.0, 5.0)).ravel())

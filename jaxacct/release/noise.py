@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from jaxacct import _validate
+from jaxacct._numerics.rounding import next_to
 from jaxacct.mechanisms import Composed, DiscreteGaussian, DiscreteLaplace, ZeroConcentratedDP
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.release.samplers import as_fraction, discrete_gaussian, discrete_laplace
@@ -72,10 +73,9 @@ def noises(scale: Any, sigma: Any, step: Fraction) -> tuple[Noise, Noise]:
 def rounded_up(value: Fraction) -> float:
     """The least float64 that is no less than ``value``."""
     try:
-        nearest = float(value)
+        return next_to(value, math.inf)
     except OverflowError:
         raise ValueError("scale or sigma must be less than 2^1024 steps of the grid, and more than 2^-511") from None
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def check_people(relation: object, max_rows: object) -> None:

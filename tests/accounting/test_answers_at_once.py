@@ -6,21 +6,12 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import (
-    ApproximateDP,
-    Composed,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    RandomizedResponse,
-    SampledWithoutReplacement,
-)
+from jaxacct import ApproximateDP, Composed, Gaussian, Laplace, PoissonSampled, RandomizedResponse
 
 BOUNDED = {
     "Laplace": (Laplace(2.0), 0.5),
     "RandomizedResponse": (RandomizedResponse(0.3), 0.3),
-    "DiscreteLaplace": (DiscreteLaplace(2.0), 0.5),
+    "DiscreteLaplace": (jaxacct.DiscreteLaplace(2.0), 0.5),
     "PoissonSampled": (PoissonSampled(Laplace(2.0), 0.1), np.log1p(0.1 * np.expm1(0.5))),
     "Composed": (Composed([Laplace(2.0), RandomizedResponse(0.3)], [2, 3]), 1.9),
 }
@@ -84,29 +75,27 @@ def test_derivatives_there_are_0_or_unknown_and_never_wrong():
 
 
 @pytest.mark.parametrize(
-    "sample", [lambda inner: PoissonSampled(inner, 1.0), lambda inner: SampledWithoutReplacement(inner, 7, 7)]
+    "sample", [lambda inner: PoissonSampled(inner, 1.0), lambda inner: jaxacct.SampledWithoutReplacement(inner, 7, 7)]
 )
 @pytest.mark.parametrize(
     "inner", [Gaussian(0.5), Laplace(2.0), RandomizedResponse(0.3), Composed([Gaussian(1.0)], [3])]
 )
 def test_a_sample_of_all_records_is_no_sample(sample, inner):
     for steps in (1, 10):
-        found, base = (jaxacct.epsilon(one, 1e-5, steps=steps) for one in (sample(inner), inner))
-        np.testing.assert_allclose(found, base, rtol=1e-13)
-        found, base = (jaxacct.delta(one, 0.5, steps=steps) for one in (sample(inner), inner))
-        np.testing.assert_allclose(found, base, rtol=1e-13)
-        assert found.lower <= base.upper
-        assert base.lower <= found.upper
+        for ask, at in ((jaxacct.epsilon, 1e-5), (jaxacct.delta, 0.5)):
+            found, base = (ask(one, at, steps=steps) for one in (sample(inner), inner))
+            np.testing.assert_allclose(found, base, rtol=1e-13)
+            assert found.lower <= base.upper
+            assert base.lower <= found.upper
 
 
 def test_rates_of_1_among_others_are_answered_as_such():
     rates = np.array([[0.1, 1.0], [1.0, 0.5]])
     found = jaxacct.epsilon(PoissonSampled(Gaussian([0.5, 2.0]), rates), 1e-5, steps=[[3], [30]])
-    for i in (0, 1):
-        for k in (0, 1):
-            inner, steps = Gaussian([0.5, 2.0][k]), [3, 30][i]
-            alone = inner if rates[i, k] == 1 else PoissonSampled(inner, rates[i, k])
-            np.testing.assert_allclose([x[i, k] for x in found], jaxacct.epsilon(alone, 1e-5, steps=steps), rtol=1e-9)
+    for i, k in np.ndindex(2, 2):
+        inner, steps = Gaussian([0.5, 2.0][k]), [3, 30][i]
+        alone = inner if rates[i, k] == 1 else PoissonSampled(inner, rates[i, k])
+        np.testing.assert_allclose([x[i, k] for x in found], jaxacct.epsilon(alone, 1e-5, steps=steps), rtol=1e-9)
     assert np.ptp([x[1, 0] for x in found]) < 1e-12 * found.upper[1, 0]
     # A part that is all records beside one that is not; a replaced record moves a sum of all of them by twice as much.
     both = Composed([PoissonSampled(Gaussian(1.0), 1.0), PoissonSampled(Laplace(1.0), 0.1)])

@@ -37,21 +37,18 @@ def test_the_curve_is_nowhere_above_that_of_mu_and_a_smaller_mu_is_refuted(sigma
     assert found.regret.lower <= found.regret.upper <= 1.01 * found.regret.lower + 3e-6
 
 
-def test_published_numbers_of_a_peer_are_met_in_its_own_convention():
-    # gdpnum: mu 1.56856 without false-positive rates below 1e-10, and between 1.567 and 1.571 by deltas.
-    found = jaxacct.gdp_summary(PoissonSampled(Gaussian(9.4), 0.328), steps=2000)
-    assert 1.567 < found.mu.lower <= found.mu.upper < 1.571
-
-
 def test_settings_are_arrays_and_a_filters_guarantee_serves():
     found = jaxacct.gdp_summary(Gaussian(np.array([1.0, 2.0])))
     assert np.all(np.abs(found.mu.upper - [1.0, 0.5]) < 5e-4)
     whole = jaxacct.gdp_summary(filters.gdp(0.7).guarantee)
     assert 0.7 <= whole.mu.upper < 0.7005
-
-
-def test_a_run_that_reveals_a_record_has_no_mu():
+    # gdpnum: mu 1.56856 without false-positive rates below 1e-10, and between 1.567 and 1.571 by deltas.
+    peer = jaxacct.gdp_summary(PoissonSampled(Gaussian(9.4), 0.328), steps=2000)
+    assert 1.567 < peer.mu.lower <= peer.mu.upper < 1.571
+    # Nothing is claimed at the ends of the search, nor of a run that reveals a record.
+    assert jaxacct.gdp_summary(filters.gdp(1e5).guarantee).mu.upper == math.inf
     assert jaxacct.gdp_summary(jaxacct.ApproximateDP(0.1, 1e-3)).mu.upper == math.inf
+    assert jaxacct.gdp_summary(jaxacct.PureDP(0.0)).mu.lower == 0.0
 
 
 def test_a_wrong_argument_is_named():
@@ -64,11 +61,6 @@ def test_a_wrong_argument_is_named():
         ("steps", lambda: jaxacct.gdp_summary(filters.gdp(1.0).guarantee, steps=10)),
         ("steps", lambda: jaxacct.attacks.advantage(filters.gdp(1.0).guarantee, steps=10)),
     )
-
-
-def test_nothing_is_claimed_at_the_ends_of_the_search():
-    assert jaxacct.gdp_summary(filters.gdp(1e5).guarantee).mu.upper == math.inf
-    assert jaxacct.gdp_summary(jaxacct.PureDP(0.0)).mu.lower == 0.0
 
 
 def test_a_bend_next_to_epsilon_0_counts_in_the_regret():

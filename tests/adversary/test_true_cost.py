@@ -30,15 +30,8 @@ def price(filter, query):
 def test_no_analyst_of_coins_exceeds_it_and_one_attains_it(ratios, make, cost):
     filter = make()
     queries = [RandomizedResponse(math.log(r)) for r in ratios]
-    if cost is None:
-        whole = 0.0
-        costs = []
-        for query in queries:
-            _, state = filter.update(query, filter.init())
-            costs.append(F(float(filter.fraction(state))))
-        assert whole < min(costs)
-    else:
-        costs = [cost(r) for r in ratios]
+    shares = [F(float(filter.fraction(filter.update(query, filter.init())[1]))) for query in queries]
+    costs = shares if cost is None else [cost(r) for r in ratios]
     found = true_cost(filter, queries, delta=1e-3).hockey_stick(ORDERS)
     gammas = [F(math.exp(x)).limit_denominator(10**9) for x in ORDERS]
     pairs = [finite.randomized_response(r) for r in ratios]

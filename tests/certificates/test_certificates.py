@@ -75,15 +75,6 @@ def test_records_that_keep_their_bins_or_their_distance_have_certificates(name, 
         assert found.digits >= 4
 
 
-def test_a_thousand_sampled_steps_agree_with_the_engine_to_fifteen_digits():
-    for relation in ("remove", "add"):
-        found = jaxacct.certify(SAMPLED, epsilon=1.0, steps=1000, relation=relation)
-        bounds = jaxacct.delta(SAMPLED, 1.0, steps=1000, relation=relation)
-        assert found.digits >= 15
-        assert bounds.lower <= float(found.upper)
-        assert float(found.lower) <= bounds.upper
-
-
 def test_exact_sums_of_randomized_response_are_those_of_fractions():
     # exp(epsilon) is 3 up to its last bit: the sum over counts in rational numbers is the truth to 1e-15.
     found = jaxacct.certify(RandomizedResponse(math.log(3.0)), epsilon=1.0, steps=6, digits=20)
@@ -121,8 +112,11 @@ def test_reference_tables_are_enclosed(reference):
 
 CASES = {
     "laplace": (Laplace(2.0), 12, 1.0),
-    "sampled laplace": (PoissonSampled(Laplace(1.0), 0.2), 1, 0.1),
     "mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 30, 0.8),
+    "sampled laplace": (PoissonSampled(Laplace(1.0), 0.2), 1, 0.1),
+    "replaced mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
+    "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
+    "fixed size, replaced": (SampledWithoutReplacement(Laplace(1.0), 10, 100), 1, 0.1, "replace"),
     "categories": (RandomizedResponse(0.4, 4), 9, 1.0),
     "sampled response": (PoissonSampled(RandomizedResponse(1.0), 0.3), 12, 0.8),
     "approximate": (ApproximateDP(0.5, 1e-4), 10, 1.5),
@@ -132,20 +126,15 @@ CASES = {
     "response, many": (RandomizedResponse(1e-3), 10**6, 1.0),
     "laplace, many": (Laplace(50.0), 4000, 2.0),
     "replaced, sampled": (PoissonSampled(Gaussian(1.0), 0.1), 100, 1.0, "replace"),
-    "replaced mixture": (RandomSensitivityGaussian(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
-    "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
     "replaced table": (PoissonSampled(FromTables([0.7, 0.3, 0.0], [0.3, 0.69, 0.01]), 0.3), 3, 0.3, "replace"),
     "replaced rare output": (PoissonSampled(FromTables([0.5, 0.5], [1e-300, 1.0]), 0.999), 3, 1.6, "replace"),
     "replaced categories": (PoissonSampled(RandomizedResponse(1.0, 5), 0.3), 3, 0.3, "replace"),
     "special table": (PoissonSampled(FromTables([0.7, 0.3], [0.2, 0.8]), 0.3), 3, 0.3, "replace_special"),
     "cut": (TruncatedPoisson(Gaussian(1.0), 0.1, 30, 200), 300, 9.0, "remove"),
-    "cut, special": (TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000), 1, 0.1, "replace_special"),
     "fixed size": (SampledWithoutReplacement(Gaussian(2.0), 10, 100), 50, 0.3, "add_or_remove"),
-    "fixed size, replaced": (SampledWithoutReplacement(Laplace(1.0), 10, 100), 1, 0.1, "replace"),
     "fixed size, categories": (SampledWithoutReplacement(RandomizedResponse(1.0), 10, 100), 5, 0.3, "replace"),
     "shuffled": (Shuffled(Laplace(2.0), 100), 3, 0.2, "add_or_remove"),
     "shuffled, replaced": (Shuffled(RandomizedResponse(1.0, 4), 100), 3, 0.2, "replace"),
-    "allocated": (RandomAllocation(RandomizedResponse(1.0), 4), 1, 0.2, "add_or_remove"),
     "of two kinds": (Composed([Gaussian(4.0), Laplace(6.0)], [5, 3]), 1, 0.7),
 }
 
@@ -176,18 +165,6 @@ def test_what_has_no_exact_sum_is_enclosed_less_narrowly(name):
     assert found.digits > digits
 
 
-def test_the_antipodal_pair_encloses_a_quadrature():
-    with mpmath.workdps(25):
-        q, s, gamma = mpmath.mpf(0.2), mpmath.mpf(1.5), mpmath.exp(mpmath.mpf(0.1))
-        density = lambda x, m: mpmath.npdf(x, m, s)  # noqa: E731
-        excess = lambda x: (1 - gamma) * (1 - q) * density(x, 0) + q * (density(x, 1) - gamma * density(x, -1))  # noqa: E731
-        start = mpmath.findroot(excess, 0.5)
-        truth = mpmath.quad(excess, [start, 2, 5, 10, 20])
-        found = jaxacct.certify(PoissonSampled(Gaussian(1.5), 0.2), epsilon=0.1, relation="replace", digits=12)
-        room = mpmath.mpf(10) ** -18
-        assert mpmath.mpf(found.lower) - room <= truth <= mpmath.mpf(found.upper) + room
-
-
 def test_an_epoch_of_two_batches_encloses_a_quadrature():
     # The first ratio's law outside, the second one's tails inside.
     with mpmath.workdps(20):
@@ -207,6 +184,15 @@ def test_an_epoch_of_two_batches_encloses_a_quadrature():
     assert found.digits > 6
 
 
+def edited(found, path, other):
+    """The certificate's text with another value at a path."""
+    whole = place = json.loads(found.to_json())
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = other
+    return json.dumps(whole)
+
+
 def test_what_is_certified_is_said():
     cut = TruncatedPoisson(Gaussian(1.0), 0.5, 3, 4)
     assert jaxacct.certify(SAMPLED, epsilon=0.1, relation="replace").certifies == "the worst case"
@@ -214,10 +200,8 @@ def test_what_is_certified_is_said():
     for mechanism, relation in ((cut, "remove"), (SampledWithoutReplacement(Gaussian(1.0), 1, 4), "replace")):
         found = jaxacct.certify(mechanism, epsilon=0.1, relation=relation)
         assert found.certifies.startswith("an upper bound of the worst case")
-        held = json.loads(found.to_json())
-        held["certifies"] = "the worst case"
         with pytest.raises(ValueError, match="certifies must be"):
-            jaxacct.certificates.read_certificate(json.dumps(held))
+            jaxacct.certificates.read_certificate(edited(found, ("certifies",), "the worst case"))
 
 
 def test_an_epsilon_may_be_infinite_or_0():
@@ -243,13 +227,8 @@ def test_what_is_no_certificate_is_refused_and_named():
         (("question", "epsilon"), -1.0, "epsilon must be"),
         (("question", "mechanism", "sigma"), -1.0, "sigma must be"),
     ):
-        held = json.loads(found.to_json())
-        place = held
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = other
         with pytest.raises(ValueError, match=message):
-            jaxacct.certificates.read_certificate(json.dumps(held))
+            jaxacct.certificates.read_certificate(edited(found, path, other))
 
 
 def leaves(held, path=()):
@@ -284,12 +263,7 @@ def test_no_field_of_a_certificate_can_be_edited_into_something_false(given):
     confirmed = []
     for path, value in leaves(whole):
         for other in others(value):
-            held = json.loads(found.to_json())
-            place = held
-            for key in path[:-1]:
-                place = place[key]
-            place[path[-1]] = other
-            if is_confirmed(json.dumps(held)):
+            if is_confirmed(edited(found, path, other)):
                 confirmed.append((path[-1], other))
     # A wider answer is true, and so is the answer for the worse direction alone.
     assert sorted(name for name, _ in confirmed) == ["lower", "relation", "upper"]

@@ -46,7 +46,7 @@ def test_where_nothing_is_shown_to_fail_the_output_says_so(capsys):
 
 
 def test_where_to_look_may_be_named(capsys):
-    words = ["--epsilon", "1", "--delta", "1e-5", "--between", "3.5", "4", "--json"]
+    words = ["--epsilon", "1", "--delta", "1e-5", "--bracket", "3.5", "4", "--json"]
     assert json.loads(said(capsys, "calibrate", *words))["sigma"] <= 4
 
 

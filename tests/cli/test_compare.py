@@ -9,32 +9,26 @@ from jaxacct import filters
 from tests.cli.called import called as _run
 from tests.cli.called import said
 
-OPTIONS = ["--sigma", "20,30", "--steps", "31", "--delta", "1e-5"]
+OPTIONS = ["--run", "gaussian:sigma=20,steps=16", "--run", "gaussian:sigma=30,steps=15", "--delta", "1e-5"]
 WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 15])
 
 
 @pytest.mark.slow
 def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
-    found = json.loads(said(capsys, "compare", *OPTIONS, "--epsilon", "0.8", "--json"))
+    found = json.loads(said(capsys, "compare", *OPTIONS, "--json"))
     rows = {row["method"]: row for row in found["rows"]}
     assert set(rows) == {"fixed in advance", "zcdp", "gdp", "renyi", "approximate_gdp"}
     assert {name for name, row in rows.items() if row["kind"] != "proven"} == {"approximate_gdp"}
-    assert set(found["left_out"]) == {
-        "pure_dp",
-        "sampled_gaussian",
-        "closed_form",
-        "approximate_gdp, true cost",
-        "gdp_residue",
-    }
+    thorough = {"sampled_gaussian", "closed_form", "approximate_gdp, true cost", "gdp_residue"}
+    assert set(found["left_out"]) == {"pure_dp", *thorough}
     assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
-    assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
     budget = filters.renyi(rows["renyi"]["epsilon"], 1e-5, order=filters.plan_order(WHOLE, 1e-5))
     assert bool(budget.update(WHOLE, budget.init())[0])
 
 
 @pytest.mark.slow
 def test_the_thorough_filters_join(capsys):
-    options = ["--sigma", "2", "--rate", "0.05", "--steps", "200", "--delta", "1e-5", "--epsilon", "1"]
+    options = ["--sigma", "2", "--rate", "0.05", "--steps", "200", "--delta", "1e-5"]
     out = said(capsys, "compare", *options, "--thorough", "--json")
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     exact = rows["fixed in advance"]
@@ -43,25 +37,13 @@ def test_the_thorough_filters_join(capsys):
     assert exact["epsilon"] < rows["closed_form"]["epsilon"] < 1.05 * exact["epsilon"]
     costs = rows["approximate_gdp, true cost"]
     assert rows["approximate_gdp"]["epsilon"] < costs["lower"] <= costs["epsilon"] < 1.01 * exact["epsilon"]
-    assert rows["sampled_gaussian"]["steps"] <= exact["steps"]
-    assert rows["gdp_residue"]["steps"] <= exact["steps"]
-
-
-PICTURES = [
-    ["profile", "--sigma", "3"],
-    ["trade-off", "--sigma", "3", "--log"],
-    ["loss", "--sigma", "3"],
-    ["heat-map", "--sigma", "2:4:3", "--steps", "1:4:3:log", "--delta", "1e-5"],
-    ["heat-map", "--epsilon", "2,1", "--delta", "1e-5,1e-6"],
-]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", PICTURES, ids=lambda options: options[0])
+@pytest.mark.parametrize("options", [["profile"], ["trade-off", "--log"], ["loss"]], ids=lambda options: options[0])
 def test_pictures_are_written(capsys, tmp_path, options):
-    pytest.importorskip("jaxacct.plotting")
     file = tmp_path / "picture.png"
-    out = said(capsys, "plot", *options, "-o", str(file), "--json")
+    out = said(capsys, "plot", *options, "--sigma", "3", "-o", str(file), "--json")
     assert json.loads(out) == {"wrote": str(file)}
     assert file.read_bytes().startswith(b"\x89PNG")
 

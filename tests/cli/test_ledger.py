@@ -22,28 +22,21 @@ def run(capsys, tmp_path, monkeypatch):
 
 
 def test_a_budget_s_life(run, tmp_path):
-    code, out, _ = run("create team.db gdp mu=1")
-    assert code == 0
-    assert "mu-GDP" in out
-    code, out, _ = run("request team.db --sigma 2 --label 'mean age'")
-    assert code == 0
-    assert out.startswith("admitted   (id 1)")
-    code, out, _ = run("request team.db --sigma 0.5")
-    assert code == 1
-    assert out.startswith("REFUSED   (id 2)")
-    code, out, _ = run("request team.db --sigma 8 --sensitivity 2 --rate 1 --steps 3 --json")
-    answer = json.loads(out)
-    assert (code, answer["id"], answer["admitted"]) == (0, 3, True)
-    assert answer["spent"] == pytest.approx((0.25 + 3 / 16) ** 0.5)
-    code, out, _ = run("release team.db 1")
-    assert (code, out) == (0, "released   (id 1)\n")
-    code, out, _ = run("show team.db --last 2")
-    assert code == 0
+    for line, status, words in (
+        ("create team.db gdp mu=1", 0, "mu-GDP"),
+        ("request team.db --sigma 2 --label 'mean age'", 0, "admitted   (id 1)"),
+        ("request team.db --sigma 0.5", 1, "REFUSED   (id 2)"),
+        ("request team.db --sigma 8 --sensitivity 2 --rate 1 --steps 3 --json", 0, '"id": 3, "admitted": true'),
+        ("release team.db 1", 0, "released   (id 1)\n"),
+        ("show team.db", 0, "43.76 % of the budget"),
+    ):
+        code, out, _ = run(line)
+        assert (code, words in out) == (status, True), line
+    _, out, _ = run("show team.db --last 2")
     assert out.startswith("gdp: 2 of 3 requests admitted, 1 not yet released")
-    assert "43.76 % of the budget" in out
     assert [line.split()[0] for line in out.splitlines()[4:6]] == ["2", "3"]
-    code, out, _ = run("show team.db --json")
-    shown = json.loads(out)
+    shown = json.loads(run("show team.db --json")[1])
+    assert shown["spent"] == pytest.approx((0.25 + 3 / 16) ** 0.5)
     assert (shown["requests"], shown["admitted"], shown["not_released"]) == (3, 2, 1)
     assert shown["last"][0]["label"] == "mean age"
     code, out, _ = run("verify team.db")
@@ -150,28 +143,20 @@ def test_a_ledger_that_does_not_hold_together_has_exit_code_1(run):
         ("request none.db --cost 1", "holds no ledger"),
         ("create team.db pure_dp epsilon=1", "there already"),
         ("create x.db pure_dp", "of pure_dp must be epsilon=..., or epsilon=... delta=..., each once, got none"),
-        ("create x.db pure_dp mu=1", "epsilon=..."),
         ("create x.db pure_dp epsilon=1 epsilon=2", "each once, got epsilon=1 epsilon=2"),
         ("create x.db pure_dp epsilon=much", "epsilon must be a number"),
         ("create x.db pure_dp epsilon=1,2", "epsilon must be one number"),
-        ("create x.db pure_dp epsilon=-1", "epsilon must be"),
         ("create x.db approximate_gdp budget=1 regime=odd", "regime must be"),
         ("create x.db gdp mu=1 epsilon=1 delta=1e-5", "mu=..., or epsilon=... delta=..., each once, got mu=1"),
         ("create x.db gdp mu=1 delta=1e-7", "--delta"),
-        ("create x.db gdp epsilon=1", "must be mu=..., or epsilon=... delta=..., each once, got epsilon=1"),
-        ("create x.db gdp mu=1 --delta 2", "delta must be"),
         ("create x.db magic epsilon=1", "FILTER"),
         ("create postgresql://host:bad/x pure_dp epsilon=1", "path_or_url must"),
         ("request", "For example: jaxacct ledger request"),
         ("request team.db", "say what runs: --sigma"),
-        ("request team.db --rate 0.1", "say what runs: --sigma"),
         ("request team.db --sigma 1 --cost 1", "--cost is"),
         ("request team.db --sigma 1 --scale 1", "does not belong to gaussian, but to laplace"),
-        ("request team.db --sigma -1", "sigma must be"),
         ("request team.db --cost 1 --steps 2", "no option of a mechanism"),
-        ("request team.db --cost 1 --delta 1e-5", "no option of a mechanism"),
         ("request team.db --delta 1e-5", "approximate-dp needs --each-epsilon"),
-        ("request team.db --epsilon 1 --sensitivity 2", "--sensitivity does not belong"),
         ("request team.db --rho 1", "query must be"),
         ("request team.db --cost 0.1 --timeout -1", "timeout must"),
         ("release team.db 7", "id must be"),
@@ -231,8 +216,4 @@ def test_a_copy_is_made_verified_and_never_over_another_file(run, tmp_path):
     assert "target must be the path of a new file" in err
     assert run("backup none.db other.db")[0] == 2
     assert json.loads(run("backup team.db again.db --json")[1]) == {"requests": 1, "admitted": 1, "head": head}
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [
-        "again.db",
-        "kept.db",
-        "team.db",
-    ]
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == ["again.db", "kept.db", "team.db"]

@@ -125,17 +125,20 @@ class Case:
     promises: bool = True
 
 
-def laws(own: Any, *mechanisms: Any) -> dict[str, Any]:
+tabled = functools.partial(Case, number=None, batched=False, traced=False, heavy=True)
+
+
+def laws(own: Any, *mechanisms: Any, rejects: Any = ()) -> dict[str, Any]:
     """What the filters of scalar costs make of PLDs, beside ``mechanisms`` and ``own`` numbers."""
     return {
         "accepts": lambda: [own, *mechanisms, law(STEP)],
         "refuses": lambda: [law(STEP, 1e-9), law(7.5), *broken()],
-        "rejects": lambda: [
-            (law(STEP, bound="lower"), "upper PLD"),
-            ("a name", "must be"),
-            (np.timedelta64(1), "must be"),
-        ],
+        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), *rejects],
     }
+
+
+SAMPLED, TWO = PoissonSampled(Gaussian(1.0), 0.5), (np.array([0.1, 0.1]), "query must match the state")
+UNSAMPLED = "GDP cannot account for a Poisson-sampled"
 
 
 CASES = {
@@ -170,14 +173,17 @@ CASES = {
         lambda scale=1.0: filters.gdp(scale),
         lambda t: Gaussian(10.0 * t),
         Gaussian(0.9),
-        **laws(0.1, Gaussian(9.0), GDP(0.1), Composed([Gaussian(9.0)], [3])),
+        **laws(
+            *(0.1, Gaussian(9.0), GDP(0.1), Composed([Gaussian(9.0)], [3]), PoissonSampled(Gaussian(2.0), 1.0)),
+            rejects=[(SAMPLED, UNSAMPLED), (Composed([Gaussian(1.0), SAMPLED]), UNSAMPLED), TWO],
+        ),
     ),
     "renyi": Case(
         lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=8),
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(0.1), 0.1),
         offset=2.0,
-        **laws(0.1, Gaussian(9.0), PoissonSampled(Gaussian(3.0), 0.1)),
+        **laws(0.1, Gaussian(9.0), PoissonSampled(Gaussian(3.0), 0.1), rejects=[TWO]),
     ),
     "renyi-any": Case(
         lambda scale=1.0: filters.renyi_any(2.0 + scale, 1e-5, (8, 12.5)),
@@ -194,88 +200,58 @@ CASES = {
         Gaussian(0.9),
         None,
         batched=False,
-        accepts=lambda: [
-            0.1,
-            Gaussian(9.0),
-            GDP(0.1),
-            filters.prepare(Gaussian(9.0)),
-            filters.prepare(RandomizedResponse(0.1)),
-        ],
+        accepts=lambda: [0.1, Gaussian(9.0), GDP(0.1), *map(filters.prepare, (Gaussian(9.0), RandomizedResponse(0.1)))],
         refuses=lambda: [-0.1, filters.prepare(ApproximateDP(0.1, 1e-3))],
         rejects=lambda: [(law(STEP, bound="lower"), "upper curve")],
     ),
-    "residue": Case(
+    "residue": tabled(
         lambda scale=1.0: filters.residue(response, honest, 40.0 * scale, rounds=300, grid=GRID),
         lambda t: law(STEP),
         law(7.5),
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         accepts=lambda: [law(2 * STEP), RandomizedResponse(STEP)],
         refuses=lambda: [law(STEP, 1e-3), *broken()],
         rejects=lambda: [(law(STEP, bound="lower"), "upper")],
     ),
-    "natural": Case(
+    "natural": tabled(
         lambda scale=1.0: filters.natural(Gaussian(1.0 / scale), NATURAL, 120),
         lambda t: 0,
         1,
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         amounts=False,
         accepts=lambda: [0, NATURAL[0], Gaussian(10.0)],
         refuses=lambda: [-1, 1, 0.5, np.nan],
         rejects=lambda: [(Gaussian(9.0), "member"), (law(STEP), "member")],
     ),
-    "natural-undeclared": Case(
+    "natural-undeclared": tabled(
         lambda scale=1.0: filters.natural(law(32 * STEP * scale), grid=GRID, relation="replace"),
         lambda t: law(STEP),
         law(7.5),
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         amounts=False,
         promises=False,
         accepts=lambda: [law(2 * STEP), RandomizedResponse(STEP), PrivacyProfile.from_pld(law(STEP))],
         refuses=lambda: [law(STEP, 1e-3), *broken()],
         rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
     ),
-    "natural-approximate-dp": Case(
+    "natural-approximate-dp": tabled(
         lambda scale=1.0: adversary.natural_approximate_dp(scale, 1e-4, rounds=300, grid=SYMMETRIC),
         lambda t: law(0.02, grid=SYMMETRIC),
         law(1.9, grid=SYMMETRIC),
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         amounts=False,
         accepts=lambda: [law(0.1, grid=SYMMETRIC), RandomizedResponse(0.02)],
         refuses=lambda: [law(0.1, 1e-3, grid=SYMMETRIC), *broken(SYMMETRIC)],
         rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
     ),
-    "additive-profile": Case(
+    "additive-profile": tabled(
         lambda scale=1.0: adversary.additive_profile(scale, 1e-6, rounds=100),
         lambda t: additive_masses(),
         RandomizedResponse(30.0),
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         accepts=lambda: [RandomizedResponse(0.02), law(STEP), additive_masses()],
         refuses=lambda: [additive_masses() * bad for bad in (np.nan, -1.0, 0.5)],
         rejects=lambda: [(np.ones(3), "one mass"), (PoissonSampled(Gaussian(1.0), 0.1), "symmetric")],
     ),
-    "menu": Case(
+    "menu": tabled(
         menu,
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(1.0), 0.1),
-        None,
-        batched=False,
-        traced=False,
-        heavy=True,
         accepts=lambda: [0, 1, PoissonSampled(Gaussian(3.0), 0.05), Composed([PoissonSampled(Gaussian(2.0), 0.1)], 2)],
         refuses=lambda: [-1, 2, Gaussian(4.0), PoissonSampled(Gaussian(np.float32(4.0)), 0.5)],
         rejects=lambda: [(law(STEP), "menu"), (0.5, "query must be")],
@@ -297,6 +273,7 @@ CASES = {
         PoissonSampled(Gaussian(0.1), 0.1),
         None,
         is_bound=False,
+        rejects=lambda: [(SAMPLED, "rate must be below 0.2 in the regime 'small'"), ("gaussian", "must be")],
     ),
 }
 
@@ -306,12 +283,10 @@ def like(name: str, **changed: Any) -> Case:
     return dataclasses.replace(CASES[name], **changed)
 
 
-def odometer_of(name: str) -> Case:
-    make = CASES[name].make
-    return like(name, make=lambda scale=1.0: filters.odometer(make(scale)), number=lambda x: x, heavy=True)
-
-
-CASES |= {f"odometer-{name}": odometer_of(name) for name in ("gdp", "pure-dp", "zcdp", "renyi")}
+CASES |= {
+    f"odometer-{name}": like(name, make=lambda scale=1.0, of=CASES[name].make: filters.odometer(of(scale)), heavy=True)
+    for name in ("gdp", "pure-dp", "zcdp", "renyi")
+}
 CASES["renyi-fractional"] = like(
     "renyi", make=lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=6.5), heavy=True, accepts=list, refuses=list,
     rejects=list,
@@ -319,6 +294,7 @@ CASES["renyi-fractional"] = like(
 CASES["approximate-gdp-large"] = like(
     "approximate-gdp-small", make=lambda scale=1.0: filters.approximate_gdp(0.5 * scale, regime="large"),
     small=lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9), big=PoissonSampled(Gaussian(0.1), 0.9), heavy=True,
+    accepts=lambda: [Gaussian(5.0)], rejects=lambda: [(SAMPLED, "rate must be above 0.8")],
 )  # fmt: skip
 
 # Around a heavy filter a program of its own is for the slow tests; one that holds much of them runs by default.

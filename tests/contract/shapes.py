@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -43,31 +44,22 @@ def require(value, hint, where, *, fresh):
             found = getattr(value, "shape", None), getattr(value, "dtype", type(value))
             raise TypeError(f"{where} must be {hint}, got {found}")
     elif typing.get_origin(hint) in (typing.Union, types.UnionType):
-        members = typing.get_args(hint)
-        if any(is_shape(member) for member in members) and not isinstance(value, tuple(filter(plain, members))):
-            shapes = [member for member in members if is_shape(member)]
+        members = [member for member in typing.get_args(hint) if isinstance(member, type)]
+        shapes = [member for member in members if is_shape(member)]
+        if shapes and not isinstance(value, tuple(member for member in members if member not in shapes)):
             own = [shape for shape in shapes if isinstance(value, shape.array_type)]
             require(value, (own or shapes)[0], where, fresh=fresh)
     elif typing.get_origin(hint) is tuple and Ellipsis not in typing.get_args(hint):
         for part, inner in zip(value, typing.get_args(hint), strict=True):
             require(part, inner, where, fresh=fresh)
     elif is_record(hint) and isinstance(value, hint):
-        with jaxtyping.jaxtyped("context") if fresh else contextless():
+        with jaxtyping.jaxtyped("context") if fresh else contextlib.nullcontext():
             for name, inner in fields_of(type(value)).items():
                 require(getattr(value, name), inner, f"{where}.{name}", fresh=fresh)
 
 
-class contextless:
-    def __enter__(self): ...
-    def __exit__(self, *_): ...
-
-
 def is_shape(hint):
     return isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)
-
-
-def plain(member):
-    return isinstance(member, type) and not is_shape(member)
 
 
 def is_record(hint):
@@ -110,9 +102,7 @@ def run():
         budget, query = case.make(), case.small(1.0)
         for update in (budget.update, jax.jit(budget.update)):
             _, state = update(query, budget.init())
-            for answer in (budget.spent, budget.remaining, budget.fraction):
-                answer(state)
-            budget.reason(query, state)
+            _ = budget.spent(state), budget.remaining(state), budget.fraction(state), budget.reason(query, state)
     law = jaxacct.PLD.from_mechanism(jaxacct.Laplace(2.0), grid=jaxacct.LossGrid(0.125, -64, 129))
     read(law)
     jax.jit(read)(law)
@@ -123,12 +113,10 @@ def run():
         try:
             read(wrong)
         except jaxtyping.TypeCheckError as error:
-            broken.append(first_cause(error))
+            while error.__cause__ is not None:
+                error = error.__cause__
+            broken.append(str(error))
     return SEEN, broken
-
-
-def first_cause(error):
-    return str(error) if error.__cause__ is None else first_cause(error.__cause__)
 
 
 def read(law):

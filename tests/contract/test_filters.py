@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import PLD, Composed, Gaussian, PoissonSampled, filters
+from jaxacct import PLD, Gaussian, PoissonSampled, filters
 from tests.contract.filter_cases import CASES, in_programs, law, leaves, play
 
 every_filter = pytest.mark.parametrize("name", CASES)
+with_numbers = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.number])
 
 
 def test_every_public_filter_has_a_case_or_a_place_of_its_own():
@@ -40,12 +41,14 @@ def test_it_takes_every_kind_of_query_that_it_names(name):
 
 @every_filter
 def test_what_is_no_law_or_too_leaky_is_refused_and_changes_nothing(name):
+    """Nor does it close a door."""
     ledger = CASES[name].make()
-    _, state = ledger.update(CASES[name].small(1.0), ledger.init())
-    for query in CASES[name].refuses():
-        admitted, after = ledger.update(query, state)
-        assert not admitted, query
-        chex.assert_trees_all_equal(state, after)
+    for state in (ledger.init(), ledger.update(CASES[name].small(1.0), ledger.init())[1]):
+        for query in (CASES[name].big, *CASES[name].refuses()):
+            admitted, after = ledger.update(query, state)
+            assert not admitted, query
+            chex.assert_trees_all_equal(state, after)
+        assert ledger.update(CASES[name].small(1.0), state)[0]
     for query, message in CASES[name].rejects():
         with pytest.raises(ValueError, match=message):
             ledger.update(query, state)
@@ -90,7 +93,9 @@ def test_update_is_pure_and_a_refusal_changes_nothing(name):
     ledger, query = case.make(), case.small(1.0)
     start = ledger.init()
     chex.assert_trees_all_equal(ledger.update(query, start), ledger.update(query, start))
-    chex.assert_trees_all_equal(start, ledger.init())
+    admitted, same = ledger.update(case.big, start)
+    assert not admitted
+    chex.assert_trees_all_equal(same, start, ledger.init())
     history, state = play(ledger, query, 250)
     assert history[0]
     assert not history[-1]
@@ -117,16 +122,6 @@ def test_a_state_goes_through_a_file_and_a_filter_through_its_tree(name, tmp_pat
 
 
 @every_filter
-def test_a_query_that_is_too_big_is_refused_and_closes_no_door(name):
-    case = CASES[name]
-    ledger = case.make()
-    admitted, state = ledger.update(case.big, ledger.init())
-    assert not admitted
-    chex.assert_trees_all_equal(state, ledger.init())
-    assert ledger.update(case.small(1.0), state)[0]
-
-
-@every_filter
 def test_spent_rises_remaining_falls_and_both_stay_within_the_budget(name):
     case = CASES[name]
     ledger = case.make()
@@ -138,20 +133,17 @@ def test_spent_rises_remaining_falls_and_both_stay_within_the_budget(name):
         admitted, state = ledger.update(case.small(1.0), state)
         assert admitted
         now, rest = leaves(ledger.spent(state)), leaves(ledger.remaining(state))
-        if not case.amounts:
-            assert np.all(now >= spent)
-            assert np.all(rest <= left)
-            continue
         assert np.all(now >= spent)
-        assert np.any(now > spent)
         assert np.all(rest <= left)
-        assert np.any(rest < left)
-        assert 0 < float(ledger.fraction(state)) < 1
+        if case.amounts:
+            assert np.any(now > spent)
+            assert np.any(rest < left)
+            assert 0 < float(ledger.fraction(state)) < 1
         spent, left = now, rest
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.number])
-def test_numbers_that_make_no_sense_are_refused(name):
+@with_numbers
+def test_numbers_that_make_no_sense_are_refused_and_nothing_is_too_small_to_be_counted(name):
     case = CASES[name]
     ledger = case.make()
     _, state = ledger.update(case.number(1e-8), ledger.init())
@@ -160,13 +152,7 @@ def test_numbers_that_make_no_sense_are_refused(name):
         admitted, after = ledger.update(case.number(bad), state)
         assert not admitted, bad
         chex.assert_trees_all_equal(state, after)
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.number])
-def test_nothing_is_too_small_to_be_counted(name):
-    case = CASES[name]
-    ledger = case.make()
-    _, state = ledger.update(case.small(1.0), ledger.init())
+    _, state = ledger.update(case.small(1.0), state)
     for tiny in (1e-30, 0.0):
         before = leaves(state)
         admitted, state = ledger.update(case.number(tiny), state)
@@ -174,47 +160,12 @@ def test_nothing_is_too_small_to_be_counted(name):
         assert np.any(leaves(state) > before)
 
 
-SENSELESS = [
-    ("mu must be", filters.gdp, (0.0, -1.0, math.nan, math.inf, 1e-19, 1e31)),
-    ("budget must be", filters.approximate_gdp, (0.0, -1.0, math.nan, math.inf, 1e-19, 1e31)),
-    ("regime must be one of small, large, got 'middle'", lambda x: filters.approximate_gdp(1.0, x), ("middle",)),
-    ("epsilon must be", lambda x: filters.renyi(x, 1e-5, order=8), (-1.0, math.nan, math.inf)),
-    ("delta must be", lambda x: filters.renyi(1.0, x, order=8), (0.0, 1.0, math.nan)),
-    ("order must be", lambda x: filters.renyi(1.0, 1e-5, order=x), (1.0, 0.5, math.inf, math.nan)),
-    (r"epsilon must be above .* at order 2", lambda x: filters.renyi(x, 1e-5, order=2), (1.0,)),
-]
-
-
-@pytest.mark.parametrize(("words", "make", "values"), SENSELESS)
-def test_concrete_bad_budgets_raise_and_name_the_argument(words, make, values):
-    for bad in values:
-        with pytest.raises(ValueError, match=words):
-            make(bad)
-
-
-def test_queries_of_the_wrong_kind_raise():
-    sampled = PoissonSampled(Gaussian(1.0), 0.5)
-    gdp, renyi, approximate = (filters.gdp(1.0), filters.renyi(3.0, 1e-5, order=8), filters.approximate_gdp(1.0))
-    for query in (sampled, Composed([Gaussian(1.0), sampled])):
-        with pytest.raises(ValueError, match="GDP cannot account for a Poisson-sampled"):
-            gdp.update(query, gdp.init())
-    assert gdp.update(PoissonSampled(Gaussian(2.0), 1.0), gdp.init())[0]
+def test_a_rate_that_is_traced_or_outside_of_the_regime_raises_whatever_is_asked():
+    gdp, approximate = filters.gdp(1.0), filters.approximate_gdp(1.0)
     with pytest.raises(ValueError, match="cannot account for a Poisson-sampled"):
         jax.jit(lambda rate: gdp.update(PoissonSampled(Gaussian(2.0), rate), gdp.init()))(1.0)
-    with pytest.raises(ValueError, match=r"rate must be below 0.2 in the regime 'small'"):
-        approximate.update(sampled, approximate.init())
     with pytest.raises(ValueError, match=r"rate must be below"):
         approximate.clip_scale(Gaussian(1.0), approximate.init())
-    large = filters.approximate_gdp(1.0, regime="large")
-    with pytest.raises(ValueError, match=r"rate must be above 0.8"):
-        large.update(sampled, large.init())
-    assert large.update(Gaussian(5.0), large.init())[0]
-    for ledger in (gdp, renyi, approximate):
-        with pytest.raises(ValueError, match=r"must be (a|one of)"):
-            ledger.update("gaussian", ledger.init())
-    for ledger in (gdp, renyi):
-        with pytest.raises(ValueError, match="query must match the state"):
-            ledger.update(np.array([0.1, 0.1]), ledger.init())
 
 
 NO_NUMBERS = (

@@ -187,33 +187,24 @@ def test_a_traced_budget_that_makes_no_sense_admits_nothing(name):
         chex.assert_trees_all_equal(state, start)
 
 
-@pytest.mark.parametrize(("regime", "rates"), [("small", (0.2, 0.5, -0.1, 1.5)), ("large", (0.79, 0.5, 1.1))])
-def test_a_traced_rate_outside_the_regime_is_refused_and_clipped_to_nothing(regime, rates):
+@pytest.mark.parametrize(("regime", "rates"), [("small", [0.2, 0.5, -0.1, 1.5]), ("large", [0.79, 0.5, 1.1])])
+def test_traced_rates_outside_the_regime_are_refused_and_clipped_to_nothing(regime, rates):
     ledger = filters.approximate_gdp(1.0, regime=regime)
 
-    @jax.jit
-    def run(rate):
+    def ask(rate):
         query = PoissonSampled(Gaussian(5.0), rate)
         return ledger.update(query, ledger.init())[0], ledger.clip_scale(query, ledger.init())
 
-    for rate in (*rates, math.nan):
-        admitted, scale = run(rate)
-        assert not admitted
-        assert float(scale) == 0.0
+    admitted, scale = jax.jit(jax.vmap(ask))(np.array([*rates, math.nan]))
+    assert not admitted.any()
+    assert not scale.any()
 
 
-FILTERS = {
-    "pure-dp": filters.pure_dp(500.0),
-    "zcdp": filters.zcdp(500.0),
-    "approximate-zcdp": filters.approximate_zcdp(500.0, 0.5),
-    "gdp": filters.gdp(500.0),
-    "renyi": filters.renyi(500.0, 1e-5, order=3.5),
-}
 PARAMETERS = {
     "RandomizedResponse": (RandomizedResponse(0.5, 3), ["pure-dp", "zcdp", "approximate-zcdp", "renyi"]),
     "DiscreteLaplace": (DiscreteLaplace(2.0, 1), ["pure-dp", "zcdp", "approximate-zcdp", "renyi"]),
     "DiscreteGaussian": (DiscreteGaussian(2.0, 1), ["zcdp", "approximate-zcdp", "renyi"]),
-    "ApproximateDP": (ApproximateDP(0.5, 1e-3), ["approximate-zcdp"]),
+    "ApproximateDP": (ApproximateDP(0.5, 1e-8), ["approximate-zcdp"]),
     "PureDP": (PureDP(0.5), ["pure-dp", "zcdp", "approximate-zcdp", "renyi"]),
     "Composed": (Composed([Gaussian(2.0)], [2]), ["zcdp", "approximate-zcdp", "gdp", "renyi"]),
     "Shuffled": (Shuffled(Gaussian(2.0), 4), ["renyi"]),
@@ -228,11 +219,12 @@ def test_a_traced_parameter_that_makes_no_sense_is_refused_by_every_filter(name)
     """Categories that are NaN, and 1.5 steps, were admitted; the least negative numbers are read as 0."""
     mechanism, takes = PARAMETERS[name]
     held, structure = jax.tree.flatten(mechanism)
+    budgets = {one: CASES[one].make(500.0) for one in takes}
 
     @jax.jit
     def run(values):
         query = jax.tree.unflatten(structure, list(values))
-        return {one: FILTERS[one].update(query, FILTERS[one].init())[0] for one in takes}
+        return {one: budget.update(query, budget.init())[0] for one, budget in budgets.items()}
 
     good = [np.float32(value) for value in held]
     assert all(run(good).values())

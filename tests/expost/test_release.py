@@ -38,6 +38,14 @@ def spent_after(source, steps):
     return np.cumsum(BUDGETS)[steps - 1] if source == "doubling" else BUDGETS[steps - 1]
 
 
+def release(source, check, score=accurate, budgets=BUDGETS, seed=0, **rest):
+    """A run of the loop with one of the sources and checks above."""
+    key = jax.random.key(seed) if isinstance(seed, int) else seed
+    return expost.release_until(
+        score, SOURCES[source], budgets, CHECKS[check] if isinstance(check, str) else check, key=key, **rest
+    )
+
+
 PAIRS = [
     *(("brownian", check) for check in CHECKS),
     *(("laplace", check) for check in ("above", "public", "sparse")),
@@ -49,9 +57,7 @@ PAIRS = [
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize(("source", "check"), PAIRS)
 def test_the_cost_is_the_sum_or_with_disjoint_data_the_larger_one(source, check, disjoint):
-    found = expost.release_until(
-        accurate, SOURCES[source], BUDGETS, CHECKS[check], key=jax.random.key(3), disjoint=disjoint
-    )
+    found = release(source, check, seed=3, disjoint=disjoint)
     asked = 0.0 if check == "public" else 0.05
     parts = spent_after(source, found.steps), asked
     want = max(parts) if disjoint else sum(parts)
@@ -63,17 +69,10 @@ def test_the_cost_is_the_sum_or_with_disjoint_data_the_larger_one(source, check,
     assert published == (found.steps if check == "public" else min(found.steps, 6) if check == "plain" else 0)
 
 
-def repeated(source, check):
-    def run(key):
-        return expost.release_until(accurate, SOURCES[source], BUDGETS, CHECKS[check], key=key, disjoint=True)
-
-    return run
-
-
 @functools.cache
 def ten_thousand(source, check):
     keys = jax.random.split(jax.random.key(11), 10_000)
-    return keys, jax.jit(jax.vmap(repeated(source, check)))(keys)
+    return keys, jax.jit(jax.vmap(lambda key: release(source, check, seed=key, disjoint=True)))(keys)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_python_jit_and_vmap_are_one_loop(source, check):
     assert mapped.result.epsilon.dtype == jnp.float32
     assert len(set(mapped.steps.tolist())) > 2
     for i in range(6):
-        one = repeated(source, check)(keys[i])
+        one = release(source, check, seed=keys[i], disjoint=True)
         assert one.steps == mapped.steps[i]
         assert one.passed == mapped.passed[i]
         np.testing.assert_allclose(one.scores, mapped.scores[i], rtol=1e-5)
@@ -127,10 +126,8 @@ def test_what_comes_back_keeps_the_definition_and_not_one_tenth_less(name):
 
 
 def test_a_score_that_is_no_scalar_is_refused():
-    with pytest.raises(ValueError, match=r"accurate must return a scalar, got shape \(3,\)"):
-        expost.release_until(
-            lambda release: np.ones(3), SOURCES["brownian"], BUDGETS, CHECKS["plain"], key=jax.random.key(0)
-        )
+    with pytest.raises(ValueError, match=r"what accurate returns must be one number, got an array of shape \(3,\)"):
+        release("brownian", "plain", lambda _: np.ones(3))
 
 
 @pytest.mark.parametrize("margin", [-3e-3, 0.0, 4e-3])
@@ -160,15 +157,7 @@ def test_a_plain_check_answers_no_once_its_checks_are_used_up():
 
 def test_progress_says_only_what_is_published_and_the_report_rounds_up():
     lines = []
-    found = expost.release_until(
-        lambda release: 0.123456,
-        SOURCES["brownian"],
-        BUDGETS,
-        CHECKS["sparse"],
-        key=jax.random.key(0),
-        disjoint=True,
-        progress=lines.append,
-    )
+    found = release("brownian", "sparse", lambda _: 0.123456, disjoint=True, progress=lines.append)
     assert len(lines) == 7
     assert lines[0].startswith("release 1 of 7: epsilon 0.01")
     assert not any("0.1234" in line for line in lines)
@@ -177,13 +166,7 @@ def test_progress_says_only_what_is_published_and_the_report_rounds_up():
     assert "7 of 7 releases" in report
     assert "1.60595" in report, "1.605943 rounded up"
     with pytest.raises(ValueError, match="progress must be None inside a trace"):
-        jax.jit(
-            lambda key: (
-                expost.release_until(
-                    accurate, SOURCES["brownian"], BUDGETS, CHECKS["plain"], key=key, progress=print
-                ).steps
-            )
-        )(jax.random.key(0))
+        jax.jit(lambda key: release("brownian", "plain", seed=key, progress=print).steps)(jax.random.key(0))
 
 
 def test_private_trees_and_any_python_score_go_through_the_loop():
@@ -202,16 +185,8 @@ def test_private_trees_and_any_python_score_go_through_the_loop():
 
 
 def test_nothing_is_promised_for_what_makes_no_sense():
-    run = jax.jit(
-        lambda budgets, epsilon: expost.release_until(
-            accurate,
-            SOURCES["brownian"],
-            budgets,
-            expost.PlainGaussian(0.5, epsilon=epsilon, sensitivity=1e-4, order=ORDER, checks=6),
-            key=jax.random.key(0),
-            disjoint=True,
-        )
-    )
+    check = lambda epsilon: expost.PlainGaussian(0.5, epsilon=epsilon, sensitivity=1e-4, order=ORDER, checks=6)  # noqa: E731
+    run = jax.jit(lambda budgets, epsilon: release("brownian", check(epsilon), budgets=budgets, disjoint=True))
     good = jnp.asarray(BUDGETS, jnp.float32)
     assert bool(run(good, 0.05).passed)
     found = run(good[::-1], 0.05)
@@ -222,16 +197,9 @@ def test_nothing_is_promised_for_what_makes_no_sense():
         assert np.all(np.isnan(found.scores))
         assert np.isinf(found.result.epsilon)
     with pytest.raises(ValueError, match="one definition and order"):
-        expost.release_until(
-            accurate,
-            expost.Brownian(VALUE, sensitivity=1, order=8),
-            BUDGETS,
-            CHECKS["plain"],
-            key=jax.random.key(0),
-            disjoint=True,
-        )
+        release("brownian", expost.PlainGaussian(0.5, epsilon=0.05, sensitivity=1e-4, order=8, checks=6))
     with pytest.raises(ValueError, match="epsilons must have shape"):
-        expost.release_until(accurate, SOURCES["doubling"], 0.1, CHECKS["plain"], key=jax.random.key(0))
+        release("doubling", "plain", budgets=0.1)
     with pytest.raises(ValueError, match="checks must be"):
         expost.PlainGaussian(0.5, epsilon=0.05, sensitivity=1e-4, order=ORDER, checks=0)
 

@@ -13,8 +13,8 @@ RNG = np.random.default_rng(0)
 NUMBERS = [tuple(RNG.uniform(low, high) for low, high in ((0.05, 3.0), (1.5, 9.0), (0.1, 5.0))) for _ in range(10)]
 
 
-def single(mechanism):
-    return lambda e, a, s: mechanism(KEY, jnp.zeros(16), jnp.reshape(e, 1), order=a, sensitivity=s)[0]
+def single(kind):
+    return lambda e, a, s: kind(jnp.zeros(16), s, order=8.0).path(KEY, jnp.reshape(e, 1))[0]
 
 
 def answered(check):
@@ -23,15 +23,13 @@ def answered(check):
 
 
 RELEASES = {
-    "brownian": single(expost.reduction.brownian_path),
-    "precision_weighted": single(expost.reduction.precision_weighted_path),
-    "laplace_reduction": lambda e, a, s: expost.reduction.laplace_path(
-        KEY, jnp.zeros(16), jnp.reshape(e, 1), sensitivity=s
-    )[0],
+    "brownian": single(expost.Brownian),
+    "precision_weighted": single(expost.PrecisionWeighted),
+    "laplace_reduction": lambda e, a, s: expost.LaplaceReduction(jnp.zeros(16), s).path(KEY, jnp.reshape(e, 1))[0],
     "brownian_step": lambda e, a, s: expost.reduction.brownian_step(
         KEY, jnp.zeros(16), jnp.zeros(16), 0.0, e, order=a, sensitivity=s
     ),
-    "Doubling": lambda e, a, s: expost.Doubling(jnp.zeros(16), s, order=2.0).path(KEY, jnp.reshape(e, 1))[0],
+    "doubling": single(expost.Doubling),
     "plain_gaussian_scale": lambda e, a, s: expost.scales.plain_gaussian_scale(e, order=a, sensitivity=s, checks=3),
     "sparse_vector_scales": lambda e, a, s: jnp.stack(expost.scales.sparse_vector_scales(e, order=a, sensitivity=s)),
     "AboveThreshold": answered(lambda e, s: expost.AboveThreshold(0.0, e, s)),

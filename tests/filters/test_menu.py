@@ -39,7 +39,7 @@ def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     rule = adversary.Rule.additive(few, [int(c) for c in ledger.prices], int(ledger.budget))
     rounds = int(ledger.budget) // int(ledger.prices.min())
     grid = LossGrid(0.02, -400, 801)
-    worst = adversary.worst_case(rule, rounds, grid=grid, record=False)
+    worst = adversary.worst_case(rule, rounds, grid=grid)
     at = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
     bounds, claimed = worst.hockey_stick(at), ledger.guarantee.delta(at)
     assert (claimed >= bounds.lower).all()

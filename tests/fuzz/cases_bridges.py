@@ -62,7 +62,7 @@ def drawn(name, **arguments):
 
 
 INTEROP = {
-    "from_dp_event": case(jaxacct.interop.from_dp_event, event=GAUSSIAN, relation="add_or_remove", sound=proves),
+    "from_dp_event": case(event=GAUSSIAN, relation="add_or_remove", sound=proves),
     "from_dp_event.composed": event("Composed", events=Later(lambda: [GAUSSIAN.make()] * 2)),
     "from_dp_event.discrete_laplace": event("DiscreteLaplace", noise_parameter=1.0, sensitivity=1),
     "from_dp_event.gaussian": event("Gaussian", noise_multiplier=1.0),
@@ -85,7 +85,7 @@ INTEROP = {
         "SampledWithoutReplacement", "replace", source_dataset_size=100, sample_size=10, event=GAUSSIAN
     ),
     "from_dp_event.zcdp": event("ZC", rho=0.5, xi=0.1),
-    "to_dp_event": case(jaxacct.interop.to_dp_event, mechanism=Gaussian(1.0), steps=2, relation="add_or_remove"),
+    "to_dp_event": case(mechanism=Gaussian(1.0), steps=2, relation="add_or_remove"),
     "Accountant": case(
         lambda **arguments: jaxacct.interop.Accountant(**arguments),
         neighboring_relation=Later(lambda: importlib.import_module("dp_accounting").NeighboringRelation(1)),
@@ -102,11 +102,11 @@ PLOTTING = {
     "filter_comparison": drawn(
         "filter_comparison", filters={"a": filters.gdp(1.0)}, schedule=Gaussian(np.array([5.0, 5.0]))
     ),
-    "pld": drawn("pld", law=RESPONSE, steps=2, relation="remove", bins=20, log=False),
+    "pld": drawn("pld", law=RESPONSE, steps=2, relation="remove", log=False),
     "privacy_profile": drawn(
         "privacy_profile", curve=RESPONSE, epsilons=np.linspace(0.0, 2.0, 160), steps=2, relation="remove"
     ),
-    "sweep": drawn("sweep", values=TABLE, x=[1.0, 2.0], y=[1.0, 2.0], levels=[1.5, 2.5]),
+    "sweep": drawn("sweep", values=TABLE, x=[1.0, 2.0], y=[1.0, 2.0]),
     "trade_off": drawn("trade_off", curve=RESPONSE, steps=2, relation="remove", log=True, smallest=1e-6),
 }
 RUN = {"records": 1000, "batch": 100, "epochs": 2.0, "noise_multiplier": 1.0, "delta": 1e-4}

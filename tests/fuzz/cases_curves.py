@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from jaxacct import PLD, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff, dominates, supremum
+from jaxacct import PLD, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
 from jaxacct.losses.compare.chain import is_chain
 from tests.fuzz.common import Later, case
 
@@ -43,8 +43,8 @@ def of(make, name):
 FROM = {"mechanism": FAMILY[0], "bound": "upper", "relation": "remove", "grid": GRID}
 ORDER = {"relation": "remove", "grid": GRID, "tolerance": 1e-6}
 CASES = {
-    "LossGrid": case(LossGrid, spacing=0.1, lowest=-5, size=11),
-    "PLD.from_mechanism": case(PLD.from_mechanism, **FROM),
+    "LossGrid": case(spacing=0.1, lowest=-5, size=11),
+    "PLD.from_mechanism": case(**FROM),
     "PLD.hockey_stick": case(of(law, "hockey_stick"), sound=is_share, epsilon=1.0),
     "PLD.log_moment": case(of(law, "log_moment"), theta=1.0),
     "PLD.self_compose": case(of(law, "self_compose"), steps=2),
@@ -52,22 +52,20 @@ CASES = {
     "PLD.tilt": case(of(law, "tilt"), theta=0.5),
     "PLD.trade_off": case(of(law, "trade_off"), sound=is_share, alpha=0.5),
     "PrivacyProfile.compose": case(of(profile, "compose"), other=Later(profile)),
-    "PrivacyProfile.from_mechanism": case(PrivacyProfile.from_mechanism, **FROM),
-    "PrivacyProfile.from_pld": case(PrivacyProfile.from_pld, pld=Later(law), grid=GRID),
-    "PrivacyProfile.from_values": case(
-        PrivacyProfile.from_values, values=Later(lambda: np.asarray(profile().values())), grid=GRID, bound="upper"
-    ),
+    "PrivacyProfile.from_mechanism": case(**FROM),
+    "PrivacyProfile.from_pld": case(pld=Later(law), grid=GRID),
+    "PrivacyProfile.from_values": case(values=Later(lambda: np.asarray(profile().values())), grid=GRID, bound="upper"),
     "PrivacyProfile.hockey_stick": case(of(profile, "hockey_stick"), sound=is_share, epsilon=1.0),
     "PrivacyProfile.on": case(of(profile, "on"), grid=GRID),
     "TradeOff.compose": case(of(curve, "compose"), other=Later(curve), size=8),
-    "TradeOff.from_points": case(TradeOff.from_points, alpha=ALPHA, beta=BETA, bound="lower"),
-    "TradeOff.from_profile": case(TradeOff.from_profile, profile=Later(profile)),
+    "TradeOff.from_points": case(alpha=ALPHA, beta=BETA, bound="lower"),
+    "TradeOff.from_profile": case(profile=Later(profile)),
     "TradeOff.power": case(of(curve, "power"), sound=is_share, alpha=0.5),
     "TradeOff.profile": case(of(curve, "profile"), grid=GRID),
     "TradeOff.trade_off": case(of(curve, "trade_off"), sound=is_share, alpha=0.5),
-    "dominates": case(dominates, a=FAMILY[1], b=FAMILY[0], **ORDER, words=("mechanism",)),
+    "dominates": case(a=FAMILY[1], b=FAMILY[0], **ORDER, words=("mechanism",)),
     "is_chain": case(is_chain, family=FAMILY, **ORDER, words=("mechanism",)),
-    "supremum": case(supremum, family=FAMILY, bound="upper", relation="remove", grid=GRID, words=("mechanism",)),
+    "supremum": case(family=FAMILY, bound="upper", relation="remove", grid=GRID, words=("mechanism",)),
 }
 QUICK = {"LossGrid", "TradeOff.from_points", "PrivacyProfile.from_values"}
 DEAR = set()

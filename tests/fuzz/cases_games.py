@@ -52,64 +52,49 @@ def within_one(found, arguments):
 
 CASES = {
     "filters.halting_scan": case(
-        filters.halting_scan, sound=admitted_at_most, functions=("step",), step=stepped, filter=filters.pure_dp(1.0),
-        carry=0.0, state=filters.pure_dp(1.0).init(), length=9,
+        sound=admitted_at_most, functions=("step",), step=stepped, filter=filters.pure_dp(1.0), carry=0.0,
+        state=filters.pure_dp(1.0).init(), length=9,
     ),
     "filters.residue": case(
         asked, "parameter",  # a family may take what it likes
         functions=("family", "update"), family=cases.response, update=cases.honest, parameter=40.0, rounds=10,
         grid=cases.GRID, relation="remove", tolerance=1e-10,
     ),
-    "filters.sentence": case(filters.sentence, reason=2, filter=GDP, query=Gaussian(1.0)),
-    "filters.check_state": case(filters.check_state, filter=GDP, state=GDP.init()),
-    "filters.lower_budget": case(filters.lower_budget, filter=GDP, state=GDP.init(), lower=filters.gdp(1.0)),
-    "filters.check_residue": case(
-        filters.check_residue, before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9
-    ),
+    "filters.sentence": case(reason=2, filter=GDP, query=Gaussian(1.0)),
+    "filters.check_state": case(filter=GDP, state=GDP.init()),
+    "filters.lower_budget": case(filter=GDP, state=GDP.init(), lower=filters.gdp(1.0)),
+    "filters.check_residue": case(before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9),
     "filters.constant_schedules": case(
-        filters.constant_schedules, filter=Later(cases.menu), delta=1e-3, words=("mechanism",),
-        mechanisms=[PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)],
+        filter=Later(cases.menu), delta=1e-3, words=("mechanism",), mechanisms=[PoissonSampled(Gaussian(sigma), 0.1) for
+        sigma in (2.0, 4.0)],
     ),
     "adversary.adaptive_choice": case(
-        adversary.adaptive_choice, first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE,
-        words=("mechanism", "members", "family"),
+        first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=("mechanism", "members", "family"),
     ),
     "adversary.cost_of_adaptivity": case(
-        adversary.cost_of_adaptivity, sound=within_one, functions=("progress",), queries=FAMILY, epsilon=1.0,
-        delta=0.1, blocks=3, relation="remove", progress=None, **NAMED,
+        sound=within_one, functions=("progress",), queries=FAMILY, epsilon=1.0, delta=0.1, blocks=3, relation="remove",
+        progress=None, **NAMED,
     ),
-    "adversary.counterexample": case(adversary.counterexample, family=FAMILY, rounds=3, **FINITE, **NAMED),
+    "adversary.counterexample": case(family=FAMILY, rounds=3, **FINITE, **NAMED),
     "adversary.evaluate": case(
-        adversary.evaluate, functions=("choice",), rule=ANY, choice=lambda state, losses: 0, rounds=2, epsilon=0.5,
-        **FINITE, **NAMED,
+        functions=("choice",), rule=ANY, choice=lambda state, losses: 0, rounds=2, epsilon=0.5, **FINITE, **NAMED,
     ),
-    "adversary.is_free": case(
-        adversary.is_free, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED
-    ),
-    "adversary.renyi_residue": case(
-        adversary.renyi_residue, budget=RenyiDP(8.0, 1.0), query=FAMILY[0], relation="remove", **NAMED
-    ),
+    "adversary.is_free": case(budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED),
+    "adversary.renyi_residue": case(budget=RenyiDP(8.0, 1.0), query=FAMILY[0], relation="remove", **NAMED),
     "adversary.Rule.of_counts": case(
         played, sound=within_one, functions=("allowed", "certain"), queries=FAMILY,
         allowed=lambda counts: sum(counts) < 3, certain=lambda counts: True, **NAMED,
     ),
     "adversary.natural_filter_cost": case(
-        adversary.natural_filter_cost, sound=within_one, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE,
-        tolerance=1e-12, progress=None, **NAMED,
+        sound=within_one, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, progress=None, **NAMED,
     ),
-    "adversary.residue_condition": case(
-        adversary.residue_condition, budget=FAMILY[1], query=0, family=FAMILY, rounds=3, relation="remove", **NAMED
-    ),
-    "adversary.totally_ordered_closure": case(
-        adversary.totally_ordered_closure, family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED
-    ),
+    "adversary.residue_condition": case(budget=FAMILY[1], query=0, family=FAMILY, rounds=3, relation="remove", **NAMED),
+    "adversary.totally_ordered_closure": case(family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED),
     "adversary.worst_case": case(
-        adversary.worst_case, sound=within_one, functions=("progress",), rule=ANY, rounds=2, **FINITE, record=True,
-        progress=None, **NAMED,
+        sound=within_one, functions=("progress",), rule=ANY, rounds=2, **FINITE, record=True, progress=None, **NAMED,
     ),
     "expost.reduction.brownian_step": case(
-        expost.reduction.brownian_step, key=KEY, value=1.0, previous=1.0, spent=0.5, epsilon=1.0, order=8.0,
-        sensitivity=1.0,
+        key=KEY, value=1.0, previous=1.0, spent=0.5, epsilon=1.0, order=8.0, sensitivity=1.0,
     ),
     "expost.compose": case(lambda results: expost.compose(RESULT, results), results=RESULT),
     "expost.compose_until": case(
@@ -118,18 +103,13 @@ CASES = {
         accurate=lambda state: 0.0, order=8.0, most=3, **LOOP,
     ),
     "expost.ExPostResult.from_odometer": case(
-        expost.ExPostResult.from_odometer, "output", words=("epsilon",), functions=("spent",), output=1.0,
-        spent=lambda *parameters: 1.0, parameters=[1.0], delta=1e-5,
+        None, "output", words=("epsilon",), functions=("spent",), output=1.0, spent=lambda *parameters: 1.0,
+        parameters=[1.0], delta=1e-5,
     ),
-    "expost.post_process": case(
-        expost.post_process, functions=("f",), released=RESULT, f=lambda output, epsilon: output
-    ),
-    "expost.exact.post_processed_table": case(
-        expost.exact.post_processed_table, table=[[0.5, 0.5], [0.6, 0.4]], epsilons=BUDGETS, kernel=np.eye(2)
-    ),
+    "expost.post_process": case(functions=("f",), released=RESULT, f=lambda output, epsilon: output),
+    "expost.exact.post_processed_table": case(table=[[0.5, 0.5], [0.6, 0.4]], epsilons=BUDGETS, kernel=np.eye(2)),
     "expost.release_until": case(
-        expost.release_until, functions=("accurate", "progress"), accurate=lambda release: 0.0, mechanism=SOURCE,
-        epsilons=BUDGETS, **LOOP,
+        functions=("accurate", "progress"), accurate=lambda release: 0.0, mechanism=SOURCE, epsilons=BUDGETS, **LOOP,
     ),
 }  # fmt: skip
 # What compiles anew for many values, or plays for long, is for the slow tests.

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-import jaxacct
-from jaxacct import Gaussian, calibrate, mechanisms, plan_noise
+from jaxacct import Gaussian, mechanisms
 from tests.contract import mechanism_cases
 from tests.fuzz.common import MORE_VALUES, VALUES, WORDS, case
 
@@ -40,16 +39,16 @@ ASKED = {
     "sound": enclosed, "tried": [*WORDS, np.array("x"), math.nan, math.inf, -math.inf, -1.0],
 }  # fmt: skip
 CASES = {f"mechanisms.{name}": mechanism(name) for name in NAMES} | {
-    "delta": case(jaxacct.delta, epsilon=1.0, **ASKED),
-    "epsilon": case(jaxacct.epsilon, delta=1e-5, **ASKED),
+    "delta": case(epsilon=1.0, **ASKED),
+    "epsilon": case(delta=1e-5, **ASKED),
     "calibrate": case(
-        calibrate, make=Gaussian, epsilon=1.0, delta=1e-5, steps=1, relation="remove", seek="smallest", whole=False,
-        bracket=(0.1, 100.0), tolerance=1e-2, unreachable="nan", progress=None, sound=is_calibrated,
-        functions=("make", "steps", "progress"), tried=ASKED["tried"],
+        make=Gaussian, epsilon=1.0, delta=1e-5, steps=1, relation="remove", seek="smallest", whole=False, bracket=(0.1,
+        100.0), tolerance=1e-2, unreachable="nan", progress=None, sound=is_calibrated, functions=("make", "steps",
+        "progress"), tried=ASKED["tried"],
     ),
     "plan_noise": case(
-        plan_noise, "rounds", make=Gaussian, utility=lambda s: -(s**2).sum(), epsilon=1.0, delta=1e-5,
-        steps=[2, 2], relation="remove", rounds=1, iterations=1, tolerance=1e-2, functions=("make", "utility"),
+        None, "rounds", make=Gaussian, utility=lambda s: -(s**2).sum(), epsilon=1.0, delta=1e-5, steps=[2, 2],
+        relation="remove", rounds=1, iterations=1, tolerance=1e-2, functions=("make", "utility"),
     ),
 }  # fmt: skip
 DEAR = {"calibrate", "delta", "epsilon", "plan_noise"}

@@ -92,23 +92,16 @@ def measured(**arguments):
 
 CASES = {
     "accuracy": case(measured, functions=("logits",), logits=logits, x=X, y=Y),
-    "adaptive_clip": case(training.adaptive_clip, quantile=0.5, start=1.0, learning_rate=0.2, weight=0.1),
-    "add_clipped": case(
-        training.add_clipped, sound=sums, total=TOTAL, gradients=ROWS, valid=WHOLE, clip_norm=1.0, clip_scale=1.0
-    ),
-    "add_gaussian_noise": case(
-        training.add_gaussian_noise, sound=noised, key=KEY, total=TOTAL, sigma=1.0, clip_norm=1.0
-    ),
-    "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
+    "adaptive_clip": case(quantile=0.5, start=1.0, learning_rate=0.2, weight=0.1),
+    "add_clipped": case(sound=sums, total=TOTAL, gradients=ROWS, valid=WHOLE, clip_norm=1.0, clip_scale=1.0),
+    "add_gaussian_noise": case(sound=noised, key=KEY, total=TOTAL, sigma=1.0, clip_norm=1.0),
+    "attempt_keys": case(keys=KEYS, attempt=0),
     "clipped_gradient_sum": case(
-        training.clipped_gradient_sum, sound=sums, functions=("loss",), mask=WHOLE, clip_norm=1.0, clip_scale=1.0,
-        physical_batch=2, **OF_LOSS,
+        sound=sums, functions=("loss",), mask=WHOLE, clip_norm=1.0, clip_scale=1.0, physical_batch=2, **OF_LOSS,
     ),
-    "demo.build_network": case(
-        training.demo.build_network, words=("model",), name="linear", shape=(3,), classes=2, seed=0
-    ),
-    "divided": case(training.divided, words=("rate",), key=KEY, examples=(X, Y), share=0.5),
-    "empty_sum": case(training.empty_sum, shapes=PARAMS, size=3),
+    "demo.build_network": case(words=("model",), name="linear", shape=(3,), classes=2, seed=0),
+    "divided": case(words=("rate",), key=KEY, examples=(X, Y), share=0.5),
+    "empty_sum": case(shapes=PARAMS, size=3),
     "filtered_aggregate": case(
         lambda **arguments: training.filtered_aggregate(**arguments).init(PARAMS), filter=BUDGET, schedule=PLAN,
         keys=KEYS, clip_norm=1.0, size=3, then=None,
@@ -118,9 +111,9 @@ CASES = {
         accuracy=0.5,
     ),
     "fit": case(
-        training.fit, step=Later(step), state=Later(state), data=(X, Y), steps=1, evaluate=lambda params: 0.5,
-        evaluate_every=1, interrupted=lambda: False, on_step=lambda record, accuracy: None, before=None,
-        functions=("step", "evaluate", "interrupted", "on_step"),
+        step=Later(step), state=Later(state), data=(X, Y), steps=1, evaluate=lambda params: 0.5, evaluate_every=1,
+        interrupted=lambda: False, on_step=lambda record, accuracy: None, before=None, functions=("step", "evaluate",
+        "interrupted", "on_step"),
     ),
     "fit_until_accurate": case(
         training.fit_until_accurate, model=MODEL, optimizer=SGD, train=(X, Y), validation=(X, Y), threshold=0.5,
@@ -128,41 +121,38 @@ CASES = {
         sparse=False, clip_norm=1.0, keys=KEYS, physical_batch=2, progress=print, functions=("progress",),
         words=("logits",),  # of data that do not fit the model
     ),
-    "from_flax": case(training.from_flax, model=Later(lambda: nnx.Linear(2, 2, rngs=nnx.Rngs(0))), variables=None),
-    "gaussian_tree": case(training.gaussian_tree, key=KEY, shapes=PARAMS),
-    "global_norm": case(training.global_norm, tree=PARAMS),
-    "gradient_norms": case(training.gradient_norms, functions=("loss",), physical_batch=2, **OF_LOSS),
-    "init_state": case(training.init_state, params=PARAMS, optimizer=SGD, filter=BUDGET, schedule=PLAN, keys=KEYS),
+    "from_flax": case(model=Later(lambda: nnx.Linear(2, 2, rngs=nnx.Rngs(0))), variables=None),
+    "gaussian_tree": case(key=KEY, shapes=PARAMS),
+    "global_norm": case(tree=PARAMS),
+    "gradient_norms": case(functions=("loss",), physical_batch=2, **OF_LOSS),
+    "init_state": case(params=PARAMS, optimizer=SGD, filter=BUDGET, schedule=PLAN, keys=KEYS),
     "make_report": case(
-        training.make_report, outcome=Later(outcome), budget=OWN, delta=1e-5, data={"name": "d"},
-        settings={"filter": "f"}, seeded=True,
+        outcome=Later(outcome), budget=OWN, delta=1e-5, data={"name": "d"}, settings={"filter": "f"}, seeded=True,
     ),
-    "make_step": case(training.make_step, functions=("loss",), **STEP),
+    "make_step": case(functions=("loss",), **STEP),
     "make_step, an account each": case(
         training.make_step, functions=("loss", "accounts"), **STEP | {"filter": EACH, "accounts": None}
     ),
     "noisy_gradient": case(
-        training.noisy_gradient, functions=("loss",), keys=training.step_keys(KEYS, 0), sigma=1.0, rate=0.5,
-        clip_norm=1.0, clip_scale=1.0, physical_batch=2, full_batch=False, size=None, has_aux=False, **OF_LOSS,
+        functions=("loss",), keys=training.step_keys(KEYS, 0), sigma=1.0, rate=0.5, clip_norm=1.0, clip_scale=1.0,
+        physical_batch=2, full_batch=False, size=None, has_aux=False, **OF_LOSS,
     ),
-    "on_levels": case(
-        training.on_levels, words=("mechanism",), filter=filters.pure_dp(1.0), menu=[Gaussian(5.0)], atoms=8
-    ),
-    "per_example_gradients": case(
-        training.per_example_gradients, functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y), has_aux=False
-    ),
-    "planned_mechanism": case(training.planned_mechanism, schedule=PLAN),
-    "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
-    "replicate": case(training.replicate, tree=PARAMS, examples=Later(lambda: training.shard_examples((X, Y)))),
-    "sample_pieces": case(training.sample_pieces, mask=WHOLE, piece=2),
-    "select": case(training.select, admitted=True, new=PARAMS, old=PARAMS),
-    "shard_examples": case(training.shard_examples, data=(X, Y)),
-    "step_keys": case(training.step_keys, keys=KEYS, step=0),
-    "take_piece": case(training.take_piece, sample=Later(lambda: training.sample_pieces(WHOLE, 2)), number=0),
+    "on_levels": case(words=("mechanism",), filter=filters.pure_dp(1.0), menu=[Gaussian(5.0)], atoms=8),
+    "per_example_gradients": case(functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y), has_aux=False),
+    "planned_mechanism": case(schedule=PLAN),
+    "realised_mechanism": case(records=RECORDS, most=3),
+    "replicate": case(tree=PARAMS, examples=Later(lambda: training.shard_examples((X, Y)))),
+    "sample_pieces": case(mask=WHOLE, piece=2),
+    "select": case(admitted=True, new=PARAMS, old=PARAMS),
+    "shard_examples": case(data=(X, Y)),
+    "step_keys": case(keys=KEYS, step=0),
+    "take_piece": case(sample=Later(lambda: training.sample_pieces(WHOLE, 2)), number=0),
     "with_accuracy": case(lambda accuracy: state().with_accuracy(accuracy), accuracy=0.5),
 }  # fmt: skip
 CASES = {f"training.{name}": make for name, make in CASES.items()}
-CASES["testing.neighbours"] = case(testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove")
+CASES["testing.neighbours"] = case(
+    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove"
+)
 DEAR = {
     f"training.{name}"
     for name in (

@@ -8,6 +8,7 @@ import datetime
 import decimal
 import fractions
 import math
+import operator
 import pathlib
 import re
 import signal
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jaxacct
 from jaxacct import Gaussian
 
 CALLS: collections.Counter[str] = collections.Counter()  # of functions with a hostile argument, by outcome
@@ -102,13 +104,16 @@ class Later(NamedTuple):
     make: Callable[[], Any]
 
 
-def case(function: Callable[..., Any], /, *spared: str, sound: Any = None, **given: Any) -> Callable[[], Case]:
-    """What makes a case, of ``function`` with arguments by name and the attributes that have other names than those."""
+def case(function: Any = None, /, *spared: str, sound: Any = None, **given: Any) -> Callable[[str], Case]:
+    """What makes a case of its name in a table, with arguments by name and the attributes that have other names.
+
+    Without ``function`` that is called which has the name in `jaxacct`.
+    """
     about = {name: given.pop(name) for name in ("words", "functions", "tried") if name in given}
 
-    def make() -> Case:
+    def make(name: str) -> Case:
         arguments = {name: value.make() if isinstance(value, Later) else value for name, value in given.items()}
-        return Case(function, arguments, sound, spared, **about)
+        return Case(function or operator.attrgetter(name)(jaxacct), arguments, sound, spared, **about)
 
     return make
 

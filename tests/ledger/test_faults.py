@@ -21,26 +21,17 @@ from tests.ledger.charged import path as path
 TAMPERED = {
     "a label": ('UPDATE jaxacct_records SET body = replace(body, \'"label":"c"\', \'"label":"x"\') WHERE seq = 3', 3),
     "an answer": ("UPDATE jaxacct_records SET body = replace(body, 'true', 'false') WHERE seq = 2", 2),
-    "a cost": ("UPDATE jaxacct_records SET body = replace(body, '0x1.0', '0x0.1') WHERE seq = 4", 4),
+    "a cost": ("UPDATE jaxacct_records SET body = replace(body, '0.5', '0.1') WHERE seq = 4", 4),
     "a hash": ("UPDATE jaxacct_records SET hash = iif(hash LIKE '0%', '1', '0') || substr(hash, 2) WHERE seq = 5", 5),
     "a record removed": ("DELETE FROM jaxacct_records WHERE seq = 4", 4),
     "the first removed": ("DELETE FROM jaxacct_records WHERE seq = 0", 0),
     "the last removed": ("DELETE FROM jaxacct_records WHERE seq = 8", 8),
     "a record swapped": ("UPDATE jaxacct_records SET seq = 100 + seq WHERE seq = 3", 3),
     "a release filed elsewhere": ("UPDATE jaxacct_records SET releases = 2 WHERE seq = 8", -8),
-    "a state set back": (
-        "UPDATE jaxacct_head SET state = (SELECT replace(state, substr(state, 20, 8), 'AAAAAAAA') FROM jaxacct_head)",
-        None,
-    ),
-    "a head set back": (
-        "UPDATE jaxacct_head SET seq = 7, hash = (SELECT hash FROM jaxacct_records WHERE seq = 7)",
-        None,
-    ),
+    "a state set back": ("UPDATE jaxacct_head SET state = replace(state, substr(state, 20, 8), 'AAAAAAAA')", None),
+    "old head": ("UPDATE jaxacct_head SET (seq, hash) = (SELECT seq, hash FROM jaxacct_records WHERE seq = 7)", None),
     "no head": ("DELETE FROM jaxacct_head", None),
-    "a record with a number that nobody gave": (
-        "INSERT INTO jaxacct_records (seq, body, hash, releases) VALUES (-7, '', '', 2)",
-        -7,
-    ),
+    "a record with a number that nobody gave": ("INSERT INTO jaxacct_records VALUES (-7, '', '', 2)", -7),
 }
 
 
@@ -99,25 +90,16 @@ def test_an_exclusive_lock_at_opening_is_waited_for_too(path):
         other.close()
 
 
-def asked_until_full(ledger, cost):
-    """How many requests were admitted before the disk was full."""
-    admitted = 0
-    for _ in range(100):
-        try:
-            admitted += ledger.request(cost, "x" * 5000)
-        except (LedgerFull, LedgerUnavailable):
-            return admitted
-    raise AssertionError("the disk never was full")
-
-
 def test_a_file_that_may_not_grow_charges_nothing_and_loses_nothing(path):
     """The limit of a process's files makes every write past it fail as a broken disk does."""
-    ledger = Ledger(path)
+    ledger, admitted = Ledger(path), 0
     ledger.request(0.5)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))
     try:
-        admitted = asked_until_full(ledger, 1e-3)
+        with pytest.raises((LedgerFull, LedgerUnavailable)):  # noqa: PT012
+            for _ in range(100):
+                admitted += ledger.request(1e-3, "x" * 5000)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
         with pytest.raises(LedgerError):
             Ledger(path.with_name("second.db"), filters.pure_dp(1.0), create=True)
@@ -157,12 +139,9 @@ def test_what_is_no_ledger_is_an_error_with_a_name(tmp_path):
         Ledger(place, filters.pure_dp(1.0))
     with pytest.raises(LedgerError, match="is there already"):
         Ledger(place, filters.pure_dp(1.0), create=True)
-    with pytest.raises(LedgerUnavailable):
-        Ledger(tmp_path, filters.pure_dp(1.0), create=True)
-    with pytest.raises(LedgerUnavailable):
-        Ledger(tmp_path / "no" / "folder.db", filters.pure_dp(1.0), create=True)
-    with pytest.raises(LedgerUnavailable):
-        Ledger("/proc/ledger.db", filters.pure_dp(1.0), create=True)
+    for nowhere in (tmp_path, tmp_path / "no" / "folder.db", "/proc/ledger.db"):
+        with pytest.raises(LedgerUnavailable):
+            Ledger(nowhere, filters.pure_dp(1.0), create=True)
 
 
 @pytest.mark.parametrize("end", ["-journal", "-wal"])

@@ -11,6 +11,7 @@ import pytest
 
 from jaxacct import Ledger, filters
 from jaxacct.ledger.errors import LedgerBusy, LedgerMissing, LedgerTampered, LedgerUnavailable
+from tests.ledger.stores import mounted
 
 
 @pytest.fixture
@@ -53,17 +54,10 @@ def test_a_symbolic_link_is_the_file_that_it_leads_to(path, tmp_path):
 def test_a_file_that_is_mounted_alone_is_refused(path, tmp_path):
     place = tmp_path / "a b"
     place.write_bytes(b"")
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        pytest.skip("mounting takes root")
-    done = subprocess.run(["mount", "--bind", path, place], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no mounting of a file: {done.stderr.decode().strip()}")
-    try:
+    with mounted("--bind", path, place):
         with pytest.raises(LedgerUnavailable, match="mounted as a single file"):
             Ledger(place)
         assert Ledger(path).request(0.25)
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +81,7 @@ def test_a_relative_path_stays_the_one_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "there")
     assert not ledger.request(0.75)
     assert Ledger("budget.db").spent() == 0
-
-
-def test_a_folder_that_is_gone_is_named(tmp_path, monkeypatch):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
+    shutil.rmtree(tmp_path / "there")
     with pytest.raises(LedgerUnavailable, match=r"budget\.db"):
         Ledger("budget.db", filters.pure_dp(1.0), create=True)
 

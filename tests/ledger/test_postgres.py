@@ -49,20 +49,15 @@ def test_verify_finds_a_lost_guard_and_whatever_else_acts_on_the_tables(server):
     refuses = f"{function} $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
     guard = "TRIGGER jaxacct_append_only BEFORE {} ON jaxacct_records FOR EACH STATEMENT EXECUTE FUNCTION {}()"
     whole = guard.format("UPDATE OR DELETE OR TRUNCATE", "jaxacct_append_only")
+    mine, rule = "TRIGGER mine BEFORE INSERT ON jaxacct_head", "RULE mine AS ON DELETE TO jaxacct_records"
     drop = "DROP TRIGGER jaxacct_append_only ON jaxacct_records"
     for harm, mended in (
         (["ALTER TABLE jaxacct_records DISABLE TRIGGER USER"], ["ALTER TABLE jaxacct_records ENABLE TRIGGER USER"]),
         ([drop], [f"CREATE {whole}"]),
         ([drop, f"CREATE {guard.format('UPDATE OR DELETE', 'jaxacct_append_only')}"], [drop, f"CREATE {whole}"]),
         ([f"CREATE OR REPLACE {function} $$ BEGIN RETURN NULL; END $$"], [f"CREATE OR REPLACE {refuses}"]),
-        (
-            ["CREATE TRIGGER mine BEFORE INSERT ON jaxacct_head EXECUTE FUNCTION jaxacct_append_only()"],
-            ["DROP TRIGGER mine ON jaxacct_head"],
-        ),
-        (
-            ["CREATE RULE mine AS ON DELETE TO jaxacct_records DO INSTEAD NOTHING"],
-            ["DROP RULE mine ON jaxacct_records"],
-        ),
+        ([f"CREATE {mine} EXECUTE FUNCTION jaxacct_append_only()"], ["DROP TRIGGER mine ON jaxacct_head"]),
+        ([f"CREATE {rule} DO INSTEAD NOTHING"], ["DROP RULE mine ON jaxacct_records"]),
     ):
         ran(url, *harm)
         with pytest.raises(LedgerTampered, match="guard"):

@@ -228,3 +228,26 @@ def test_a_lower_law_of_no_loss_at_all_has_no_delta(relation):
     nothing = jaxacct.FromTables([0.5, 0.5], [0.5, 0.5])
     for grid in (None, LossGrid(0.00012155062500000002, -5, 9), LossGrid(0.0015106790463963685, -2, 2000)):
         assert PLD.from_mechanism(nothing, "lower", relation=relation, grid=grid).hockey_stick(0.0) <= 1e-18
+
+
+TABLES = [([0.03, 0.27, 0.7], [0.0, 0.0, 1.0]), ([0.25, 0.75], [1.0, 0.0]), ([0.9, 0.0, 0.1], [0.8, 0.2, 0.0])]
+
+
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+@pytest.mark.parametrize("grid", [LossGrid(2.3, -1, 2), LossGrid(0.5, -4, 5), LossGrid(1.0, -9, 20)])
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize(("p", "q"), TABLES)
+def test_curves_on_short_grids_are_bounds_between_their_points_and_beyond_them(p, q, rate, grid, bound):
+    with_record = rate * np.array(p) + (1.0 - rate) * np.array(q)
+    at = np.concatenate([np.linspace(-2.6, 2.6, 105), [-9.0, 9.0]])
+    truth = np.maximum(with_record - np.exp(at)[:, None] * q, 0.0).sum(-1)
+    mechanism = jaxacct.PoissonSampled(jaxacct.FromTables(p, q), rate)
+    law = PLD.from_mechanism(mechanism, bound, relation="remove", grid=grid)
+    own = PrivacyProfile.from_mechanism(mechanism, bound, relation="remove", grid=grid)
+    short = LossGrid(grid.spacing, -1, 2)
+    sign = 1.0 if bound == "upper" else -1.0
+    for whole in (own, own.to_pld(), PrivacyProfile.from_pld(law), PrivacyProfile.from_pld(law, short)):
+        curve = whole if isinstance(whole, PrivacyProfile) else PrivacyProfile.from_pld(whole)
+        cut = curve.on(short)
+        for found in (whole, cut, cut.on(grid), cut.to_pld(), jaxacct.supremum([cut, curve.on(short)])):
+            assert np.all(sign * (found.hockey_stick(at) - truth) >= -1e-15)

@@ -1,5 +1,7 @@
 """Trade-off curves against exact rational arithmetic, and their tensor products (Proposition 12)."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,3 +183,31 @@ def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
 def test_points_that_are_no_curve_are_refused(alpha, beta, message):
     with pytest.raises(ValueError, match=message):
         TradeOff.from_points(alpha, beta)
+
+
+def test_a_mechanism_that_reveals_nothing_has_the_largest_curve_there_is():
+    alpha = np.concatenate([10.0 ** -np.arange(1.0, 17.0), np.linspace(0.0, 1.0, 101)])
+    nothing = TradeOff.from_points([0.0, 1.0], [1.0, 0.0], "upper")
+    for one, found in zip(alpha, nothing.trade_off(alpha), strict=True):
+        assert Fraction(float(found)) >= 1 - Fraction(float(one))
+
+
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_suprema_of_curves_whose_masses_do_not_sum_up_to_one_stay_on_their_side(bound):
+    """Rounded up, left out, or kept as float32 numbers."""
+    rng, epsilon, most = np.random.default_rng(7), np.linspace(-3.0, 3.0, 61), {"lower": 5e-4, "upper": -0.5}[bound]
+    grid, sign = LossGrid(0.125, -40, 81), 1.0 if bound == "lower" else -1.0
+    for _ in range(25):
+        experiments = [finite.random_experiment(rng, 5) for _ in range(2)]
+        pairs = [finite.as_arrays(one) for one in experiments]
+        moved = [[one * more for one in pair] for pair in pairs for more in [1.0 + most * rng.random(len(pair[0]))]]
+        near = [TradeOff(*(one.astype(np.float32) for one in pair), bound) for pair in pairs]
+        for curves in ([TradeOff(*pair, bound) for pair in moved], near):
+            values = [[float(finite.trade_off(one, float(a))) for a in ALPHA] for one in experiments]
+            truth = [[float(finite.hockey_stick(one, float(np.exp(x)))) for x in epsilon] for one in experiments]
+            for first, value in zip(curves, values, strict=True):
+                assert np.all(sign * (np.array(value) - supremum([first, first]).trade_off(ALPHA)) >= -1e-15)
+            both = supremum(curves)
+            if bound == "lower":
+                assert np.all(both.trade_off(ALPHA) <= np.min(values, 0) + 1e-15)
+            assert np.all(sign * (both.profile(grid).hockey_stick(epsilon) - np.max(truth, 0)) >= -1e-15)

@@ -50,18 +50,6 @@ def test_a_wide_discrete_gaussian_is_a_gaussian():
     np.testing.assert_allclose(discrete.upper, smooth.upper, rtol=1e-7)
 
 
-@pytest.mark.slow  # lattices of their own
-def test_runs_of_discrete_noise_stay_close_to_brute_force():
-    sigma, epsilons = 1.5, np.array([0.2, 1.0, 2.5])
-    p, q = noise_tables(lambda x: -(x**2) / (2 * mp.mpf(sigma) ** 2), 1, 20)
-    double = lambda table: np.convolve(np.array(table, float), np.array(table, float))  # noqa: E731
-    # For one sensitivity the loss depends on the sum of two outputs only.
-    truth = hockey_stick([mp.mpf(x) for x in double(p)], [mp.mpf(x) for x in double(q)], epsilons)
-    bounds = jaxacct.delta(DiscreteGaussian(sigma), epsilons, steps=2)
-    assert np.all((bounds.lower <= truth) & (truth <= bounds.upper))
-    assert np.all(bounds.upper <= truth * 1.02)
-
-
 @pytest.mark.parametrize("steps", [5_000, 1_000_000])
 @pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
 def test_next_to_no_noise_every_run_has_the_likeliest_loss(steps):

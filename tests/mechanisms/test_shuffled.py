@@ -56,8 +56,3 @@ def test_replaced_records_turn_round() -> None:
     found = epsilon(Shuffled(Gaussian(1.0), 10), 1e-6, relation="replace")
     assert found.upper == pytest.approx(epsilon(Gaussian(0.5), 1e-6).upper, rel=1e-9)
     assert epsilon(Shuffled(Gaussian(1.0), 10), 1e-6).lower < found.lower < found.upper
-
-
-def test_bad_numbers_are_named() -> None:
-    with pytest.raises(ValueError, match="batches"):
-        Shuffled(Gaussian(1.0), 0)

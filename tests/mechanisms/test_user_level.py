@@ -47,18 +47,9 @@ def test_a_user_is_a_query_of_a_filter():
     assert bool(admitted)
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ((Gaussian(1.0), 0.0, 5), "rate"),
-        ((Gaussian(1.0), 0.1, 0), "records"),
-        ((Gaussian(1.0), 0.1, 10**6), "records"),
-        ((jaxacct.Laplace(1.0), 0.1, 5), "Gaussian"),
-    ],
-)
-def test_a_wrong_argument_is_named(given, names):
-    with pytest.raises(ValueError, match=names):
-        UserLevel(*given)
+def test_other_noise_than_gaussian_is_named():
+    with pytest.raises(ValueError, match="Gaussian"):
+        UserLevel(jaxacct.Laplace(1.0), 0.1, 5)
 
 
 def test_a_user_who_is_surely_in_the_sample_is_seen_to_come():

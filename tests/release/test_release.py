@@ -1,5 +1,6 @@
 """The charge covers every neighbour, answers are exact apart from their noise, and errors show no data."""
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -21,10 +22,8 @@ def answer(query, rows, **options):
 
 
 def law(scale=None, sigma=None):
-    weights = {
-        x: math.exp(-abs(x) / scale if scale else -(x**2) / (2 * sigma**2))
-        for x in (range(-90, 91) if scale else range(-36, 37))
-    }
+    loss = (lambda x: abs(x) / scale) if scale else (lambda x: x**2 / (2 * sigma**2))
+    weights = {x: math.exp(-loss(x)) for x in (range(-90, 91) if scale else range(-36, 37))}
     total = math.fsum(weights.values())
     return {x: weight / total for x, weight in weights.items()}
 
@@ -93,14 +92,7 @@ def test_a_shift_along_one_axis_dominates_those_of_its_l1_norm(parts, ratio):
         inner = [(1 - ratio) * ratio**j for j in range(1, gap)]
         return [mass / (1 + ratio) for mass in (1, *inner, ratio**gap)]
 
-    spread = [Fraction(1)]
-    for part in parts:
-        one = clipped(part)
-        spread = [
-            sum(spread[i] * one[j - i] for i in range(len(spread)) if 0 <= j - i < len(one))
-            for j in range(len(spread) + part)
-        ]
-    gap = sum(parts)
+    gap, spread = sum(parts), functools.reduce(np.convolve, map(clipped, parts))
     ratios = [ratio ** (gap - 2 * j) for j in range(gap + 1)]  # of the shifted law to the other
     for threshold in ratios:
         axis, apart = (
@@ -114,10 +106,8 @@ def test_sums_are_exact_on_the_grid_whatever_order_floats_add_up_in():
     bounds = {"lower": -3, "upper": 3, **SILENT}
     assert answer(release.bounded_sum, rows, grid=Fraction("0.1"), **bounds | {"scale": 1 / 1024}) == 1.2
     assert answer(release.bounded_sum, rows, **bounds) == 0
-    assert (
-        answer(release.bounded_sum, np.full(100_000, 2**20, np.int64), lower=0, upper=2**21, **SILENT)
-        == 100_000 * 2**20
-    )
+    many = np.full(100_000, 2**20, np.int64)
+    assert answer(release.bounded_sum, many, lower=0, upper=2**21, **SILENT) == 100_000 * 2**20
     assert isinstance(answer(release.bounded_sum, [1], grid=1.0, **bounds), int)
 
 
@@ -217,9 +207,6 @@ def test_the_type_of_one_row_changes_no_other_row():
 
 
 def test_a_mean_of_negative_numbers_costs_what_that_of_positive_ones_does():
-    budget = filters.pure_dp(20.0)
-    charged = [
-        release.mean([low], budget, lower=low, upper=low + 2, scale=(5, 5), state=budget.init()).mechanism
-        for low in (-10, 8)
-    ]
+    options = {"scale": (5, 5), "state": ROOMY.init()}
+    charged = [release.mean([low], ROOMY, lower=low, upper=low + 2, **options).mechanism for low in (-10, 8)]
     assert jaxacct.epsilon(charged[0], 0.0).upper == jaxacct.epsilon(charged[1], 0.0).upper

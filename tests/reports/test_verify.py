@@ -156,7 +156,7 @@ EDITS = {
     "words": text("report.md", b"one example", b"two example"),
     "history": text("history.csv", b"sigma", b"sigmo"),
     "picture": text("budget.png", b"IHDR", b"IHDT"),
-    "filter_order": text("filter.json", b'"order":{"float":"0x1', b'"order":{"float":"0x2'),
+    "filter_order": text("filter.json", b'"order":', b'"order":1'),
     "filter_budget": text("filter.json", b'"data":"', b'"data":"AA'),
     "filter_type": text("filter.json", b"RenyiFilter", b"PureDPFilter"),
     "checkpoint_seal": text("checkpoints/*", b'"seal": "', b'"seal": "0'),

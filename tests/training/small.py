@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxacct import training
+
 PARAMS = {"w": jnp.zeros(3), "nothing": jnp.zeros((0, 2))}
 DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
 SGD = optax.sgd(0.1)
@@ -12,6 +14,12 @@ SGD = optax.sgd(0.1)
 
 def loss(params, row):
     return jnp.sum((params["w"] - row) ** 2)
+
+
+def begun(filter, schedule, loss=loss, params=PARAMS, optimizer=SGD, *, seed=0, clip_norm=1.0, **options):
+    """A step, and the state that a run of it begins with."""
+    step = training.make_step(loss, optimizer, filter, schedule, clip_norm=clip_norm, **options)
+    return step, training.init_state(params, optimizer, filter, schedule, training.seeded_keys(seed))
 
 
 def bits(tree):

@@ -81,15 +81,17 @@ def test_every_step_has_fresh_noise_of_the_size_that_is_charged():
         logits=lambda p, x: x @ p["w"][:5],
         loss=lambda p, example: 0.0 * p["w"].sum(),
     )
-    rounds = Rounds((2.0, 1.0), 1.0, STEPS, 8.0, (0.1, 0.4))
-    found = fit_until_accurate(
-        model, optax.sgd(1.0), rounds, (X[:100], Y[:100]), (X, Y), threshold=0.999, check_epsilon=1.0, clip_norm=0.5,
-        keys=seeded_keys(0),
-    )  # fmt: skip
-    noise = np.asarray(found.result.output["w"]) * 100 / 0.5
+    rounds, options = Rounds((2.0, 1.0), 1.0, STEPS, 8.0, (0.1, 0.4)), {"threshold": 0.999, "check_epsilon": 1.0}
+    found, again = (
+        fit_until_accurate(model, optax.sgd(1.0), rounds, (X[:100], Y[:100]), (X, Y), clip_norm=0.5, **options, **keys)
+        for keys in ({"keys": seeded_keys(0)}, {})
+    )
+    noise, other = (np.asarray(one.result.output["w"]) * 100 / 0.5 for one in (found, again))
     # Two rounds of four steps: variance 4 * 2^2 + 4 * 1^2, if no step repeats another's noise.
     assert noise.var() == pytest.approx(20.0, rel=4.5 * np.sqrt(2 / 6000))
     assert float(found.result.epsilon) == pytest.approx(STEPS * (ORDER / 8 + ORDER / 2), rel=1e-6)
+    assert other.var() == pytest.approx(20.0, rel=4.5 * np.sqrt(2 / 6000))
+    assert not np.any(other == noise)
 
 
 def test_coins_divide_record_by_record():

@@ -1,5 +1,7 @@
 """A clip norm that follows a quantile: gradient and count are one query, and the norm is a release."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import optax
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters, training
+from tests.refusals import all_refused
+from tests.training.small import begun
 
 SIZE, SIGMA = 600, 1.0
 DRAW = np.random.default_rng(0)
@@ -24,8 +28,7 @@ def loss(params, row):
 def run(clip, steps, filter=None, rate=0.5, **options):
     filter = filters.renyi(1000.0, 1e-5, order=4.0) if filter is None else filter
     schedule = options["sampler"].schedule(steps) if options else training.schedules.constant(SIGMA, rate, steps)
-    step = training.make_step(loss, OPTIMIZER, filter, schedule, clip_norm=clip, **options)
-    state = training.init_state(PARAMS, OPTIMIZER, filter, schedule, training.seeded_keys(0))
+    step, state = begun(filter, schedule, loss, PARAMS, OPTIMIZER, clip_norm=clip, **options)
     states = [state]
     for _ in range(steps):
         state, _ = step(state, DATA)
@@ -43,15 +46,9 @@ def test_the_norm_settles_at_the_quantile_of_the_gradients_norms(quantile, start
 def test_gradient_and_count_have_the_noise_of_andrew_and_others():
     clip = training.adaptive_clip(0.5, start=2.0, weight=0.25)
     keys = training.seeded_keys(1)
-    released = jax.jit(
-        jax.vmap(
-            lambda number: training.noisy_gradient(
-                loss, PARAMS, DATA, training.step_keys(keys, number), sigma=SIGMA, rate=1.0, full_batch=True,
-                clip_norm=clip,
-            )
-        )
-    )  # fmt: skip
-    gradients, after = released(jnp.arange(300, dtype=jnp.uint32))
+    options = {"sigma": SIGMA, "rate": 1.0, "full_batch": True, "clip_norm": clip}
+    release = lambda n: training.noisy_gradient(loss, PARAMS, DATA, training.step_keys(keys, n), **options)  # noqa: E731
+    gradients, after = jax.jit(jax.vmap(release))(jnp.arange(300, dtype=jnp.uint32))
     noise = np.asarray(gradients["w"], float) * SIZE / 2.0
     share = -np.log(np.asarray(after.norm, float) / 2.0) / clip.learning_rate + clip.quantile
     z, s = noise.std(0).mean(), SIZE * share.std()
@@ -108,18 +105,20 @@ def test_the_aggregate_moves_it_as_a_step_does(summed):
     assert norms[0] > norms[5] == norms[7]
 
 
-def test_a_sum_for_another_kind_of_clip_norm_is_refused():
-    schedule, everyone = training.schedules.constant(SIGMA, 1.0, 8), jnp.ones(SIZE, bool)
-    for one, other in [(1.0, training.adaptive_clip()), (training.adaptive_clip(), 1.0)]:
-        link = training.filtered_aggregate(
-            filters.gdp(9.0), schedule, training.seeded_keys(0), clip_norm=one, size=SIZE
-        )
-        wrong = training.clipped_gradient_sum(loss, PARAMS, DATA, everyone, other)
-        with pytest.raises(ValueError, match="updates must be per-example gradients"):
-            link.update(wrong, link.init(PARAMS), PARAMS, valid=everyone)
+def test_what_cannot_be_is_refused_by_name():
+    clip, each = training.adaptive_clip, filters.per_example(filters.approximate_gdp(1.0), examples=SIZE)
+    wrong: list[dict[str, Any]] = [{"quantile": 0.0}, {"quantile": 1.0}, {"weight": 1.0}, {"learning_rate": 0.0}]
 
+    def link(own, sums):
+        """Of a sum that was clipped in another way."""
+        plan, everyone = training.schedules.constant(SIGMA, 1.0, 8), jnp.ones(SIZE, bool)
+        made = training.filtered_aggregate(filters.gdp(9.0), plan, training.seeded_keys(0), clip_norm=own, size=SIZE)
+        total = training.clipped_gradient_sum(loss, PARAMS, DATA, everyone, sums)
+        return made.update(total, made.init(PARAMS), PARAMS, valid=everyone)
 
-def test_accounts_of_each_example_do_not_pay_for_counts():
-    each = filters.per_example(filters.approximate_gdp(1.0), examples=SIZE)
-    with pytest.raises(ValueError, match="clip_norm must be one number"):
-        run(training.adaptive_clip(), 1, each)
+    all_refused(
+        *((next(iter(given)), lambda given=given: clip(**given)) for given in (*wrong, {"start": 2e6})),
+        ("clip_norm must be one number", lambda: run(clip(), 1, each)),
+        ("updates must be per-example gradients", lambda: link(1.0, clip())),
+        ("updates must be per-example gradients", lambda: link(clip(), 1.0)),
+    )

@@ -12,18 +12,27 @@ from jaxacct import Gaussian, PoissonSampled, RandomAllocation, filters, trainin
 from jaxacct.training.schedules import adaptive, constant
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N
-from tests.training.small import PARAMS, loss
+from tests.refusals import all_refused
+from tests.training.small import begun
 
 SGD, KEYS = optax.sgd(1.0), training.seeded_keys(5)
 DATA = jnp.asarray(np.random.default_rng(3).normal(size=(N, 3)), jnp.float32)
+PARAMS = {"w": jnp.zeros(3), "empty": jnp.zeros((0, 2))}
+
+
+def loss(params, row):
+    return jnp.sum((params["w"] - row) ** 2) + jnp.sum(params["empty"])
+
+
+def made(budget, plan, loss=loss, **options):
+    return begun(budget, plan, loss, PARAMS, SGD, seed=5, **options)
 
 
 @pytest.mark.parametrize("name", ["truncated", "with", "allocated"])
 def test_a_release_with_a_sampler_is_the_one_of_the_step_that_is_charged_for_it(name):
     drawn = training.sampler(dataclasses.replace(MECHANISMS[name], mechanism=Gaussian(4.0)), N, piece=8)
     budget = filters.gdp_residue(3.0, 1e-6)
-    step = training.make_step(loss, SGD, budget, drawn.schedule(20), clip_norm=1.0, sampler=drawn)
-    state = training.init_state(PARAMS, SGD, budget, drawn.schedule(20), KEYS)
+    step, state = made(budget, drawn.schedule(20), sampler=drawn)
     release = jax.jit(
         lambda params, number: training.noisy_gradient(
             loss, params, DATA, training.step_keys(KEYS, number), clip_norm=1.0, sampler=drawn
@@ -40,30 +49,25 @@ def test_a_release_with_a_sampler_is_the_one_of_the_step_that_is_charged_for_it(
 
 def test_a_release_needs_a_sampler_or_its_numbers_and_not_both():
     drawn = training.sampler(MECHANISMS["allocated"], N)
-    keys = training.step_keys(KEYS, 0)
-    for given in ({}, {"sigma": 1.0}, {"rate": 0.5}):
-        with pytest.raises(ValueError, match="sigma and rate must be given without a sampler"):
-            training.noisy_gradient(loss, PARAMS, DATA, keys, clip_norm=1.0, **given)
-    for given in ({"sigma": 1.0}, {"rate": 0.5}, {"full_batch": True}, {"size": N + 1}):
-        with pytest.raises(ValueError, match="sampler has its own noise, rate and size"):
-            training.noisy_gradient(loss, PARAMS, DATA, keys, clip_norm=1.0, sampler=drawn, **given)
-    with pytest.raises(ValueError, match=f"data must hold the sampler's {N} examples"):
-        training.noisy_gradient(loss, PARAMS, DATA[:-1], keys, clip_norm=1.0, sampler=drawn)
-    with pytest.raises(ValueError, match="data must be a tree of arrays for a sampler"):
-        training.noisy_gradient(loss, PARAMS, training.shard_examples(DATA), keys, clip_norm=1.0, sampler=drawn)
-    with pytest.raises(ValueError, match="schedule must have the sampler's noise and rate"):
-        training.make_step(loss, SGD, filters.gdp_residue(3.0, 1e-6), constant(9.0, 0.1, 9), clip_norm=1, sampler=drawn)
+
+    def release(data=DATA, **given):
+        return lambda: training.noisy_gradient(loss, PARAMS, data, training.step_keys(KEYS, 0), clip_norm=1.0, **given)
+
+    alone, both = ({}, {"sigma": 1.0}, {"rate": 0.5}), ({"sigma": 1.0}, {"full_batch": True}, {"size": N + 1})
+    all_refused(
+        *(("sigma and rate must be given without a sampler", release(**given)) for given in alone),
+        *(("sampler has its own noise, rate and size", release(sampler=drawn, **given)) for given in both),
+        (f"data must hold the sampler's {N} examples", release(DATA[:-1], sampler=drawn)),
+        ("data must be a tree of arrays for a sampler", release(training.shard_examples(DATA), sampler=drawn)),
+        ("schedule must have the sampler's", lambda: made(filters.gdp(3.0), constant(9.0, 0.1, 9), sampler=drawn)),
+    )
 
 
 def test_batches_of_an_epoch_are_not_resumed(tmp_path):
     drawn = training.sampler(RandomAllocation(Gaussian(4.0), 5), N)
-    budget, plan = filters.gdp_residue(2.0, 1e-5), drawn.schedule(5)
-    step = training.make_step(loss, SGD, budget, plan, clip_norm=1.0, sampler=drawn)
-    state = training.init_state(PARAMS, SGD, budget, plan, KEYS)
-    with (
-        pytest.raises(ValueError, match="step must be one whose charges a journal can hold: a resumed run would draw"),
-        training.durable_run(tmp_path, step, state, budget),
-    ):
+    budget = filters.gdp_residue(2.0, 1e-5)
+    run = training.durable_run(tmp_path, *made(budget, drawn.schedule(5), sampler=drawn), budget)
+    with pytest.raises(ValueError, match="whose charges a journal can hold: a resumed run would draw"), run:
         pass
 
 
@@ -76,9 +80,8 @@ def test_what_a_loss_returns_beside_its_value_is_dropped_from_every_release():
     keys = training.step_keys(KEYS, 0)
     one = training.noisy_gradient(both, PARAMS, DATA, keys, has_aux=True, **numbers)
     np.testing.assert_array_equal(one["w"], training.noisy_gradient(loss, PARAMS, DATA, keys, **numbers)["w"])
-    budget, plan = filters.gdp(3.0), constant(4.0, 1.0, 9)
-    step = training.make_step(both, SGD, budget, plan, clip_norm=1.0, has_aux=True)
-    assert step(training.init_state(PARAMS, SGD, budget, plan, KEYS), DATA)[1].admitted
+    step, state = made(filters.gdp(3.0), constant(4.0, 1.0, 9), both, has_aux=True)
+    assert step(state, DATA)[1].admitted
     with pytest.raises(ValueError, match=r"loss must return a pair \(loss, aux\) with has_aux"):
         training.per_example_gradients(loss, PARAMS, DATA, has_aux=True)
     with pytest.raises(ValueError, match="loss must"):
@@ -111,8 +114,7 @@ def test_steps_run_under_debug_nans_and_strict_promotion(name):
     budget = filters.renyi(3.0, 1e-5, order=8)
     budget = filters.per_example(budget, examples=N) if name == "an account each" else budget
     with jax.debug_nans(True), jax.numpy_dtype_promotion("strict"):
-        step = training.make_step(loss, SGD, budget, plan, clip_norm=1.0, sampler=drawn)
-        state = training.init_state(PARAMS, SGD, budget, plan, KEYS)
+        step, state = made(budget, plan, sampler=drawn)
         found = training.fit(step, state, DATA, steps=3, evaluate=lambda params: 0.5, evaluate_every=2)
     assert found.stopped == "plan finished"
     assert np.isfinite(found.state.params["w"]).all()

@@ -8,10 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.training import durable_run, init_state, make_step, poisson_sample, sampler, seeded_keys, step_keys
+from jaxacct import Gaussian, PoissonSampled, filters, training
 from jaxacct.training.schedules import constant
-from tests.training.small import bits
+from tests.training.small import begun, bits
 
 SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
 
@@ -33,7 +32,13 @@ LEDGER = filters.per_example(
     filters.approximate_gdp(0.012), examples=SIZE
 )  # room for three steps and a half at the clip norm
 PLAN = constant(SIGMA, RATE, 9)
-STEP = make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, physical_batch=16)
+
+
+def make(ledger=LEDGER, plan=PLAN, **options):
+    return begun(ledger, plan, loss, PARAMS, OPTIMIZER, seed=3, clip_norm=CLIP, **options)
+
+
+STEP, BEGUN = make(physical_batch=16)
 
 
 def own_norms(params):
@@ -44,8 +49,7 @@ def own_norms(params):
 
 @pytest.fixture(scope="module")
 def run():
-    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
-    states = [state]
+    states = [state := BEGUN]
     for _ in range(6):
         state, report = STEP(state, DATA)
         assert float(report.gradient_norm) > 0
@@ -74,8 +78,8 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
     """The same step from the same ledgers with the spent example's data replaced by anything at all."""
     late, fresh = run[-1], run[0]
     assert float(LEDGER.remaining(late.filter_state)[1]) == 0.0
-    keys = [jax.random.split(step_keys(late.keys, n).sampling)[0] for n in range(80)]
-    coins = [poisson_sample(key, SIZE, np.float32(RATE))[1] for key in keys]
+    keys = [jax.random.split(training.step_keys(late.keys, n).sampling)[0] for n in range(80)]
+    coins = [training.poisson_sample(key, SIZE, np.float32(RATE))[1] for key in keys]
     sampled = [n for n, coin in enumerate(coins) if coin][:3]
     assert len(sampled) == 3
     other = (DATA[0].at[1].set(jnp.float32([9.0, -9.0, 3.0, 1.0])), DATA[1].at[1].set(-70.0))
@@ -88,28 +92,22 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
 
 
 def test_the_norms_that_are_charged_may_be_the_callers_and_bound_the_contribution():
-    begun = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
-    half = make_step(
-        loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.full(SIZE, CLIP / 2)
-    )
-    spent = np.asarray(LEDGER.spent(half(begun, DATA)[0].filter_state))
+    half, _ = make(accounts=lambda params, data: jnp.full(SIZE, CLIP / 2))
+    spent = np.asarray(LEDGER.spent(half(BEGUN, DATA)[0].filter_state))
     np.testing.assert_allclose(spent, RATE**2 * np.expm1((0.5 / SIGMA) ** 2) / 2, rtol=2e-3)
-    wrong = make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.ones(3))
+    wrong, _ = make(accounts=lambda params, data: jnp.ones(3))
     with pytest.raises(ValueError, match=r"accounts must return one norm an example, shape \(40,\)"):
-        wrong(begun, DATA)
+        wrong(BEGUN, DATA)
 
 
 def test_what_does_not_go_with_accounts_of_each_example_is_named(tmp_path):
     with pytest.raises(ValueError, match="filter must have the methods bounds"):
-        make_step(loss, OPTIMIZER, filters.gdp(1.0), PLAN, clip_norm=CLIP, accounts=lambda params, data: jnp.ones(SIZE))
-    drawn = sampler(PoissonSampled(Gaussian(SIGMA), RATE), SIZE)
+        make(filters.gdp(1.0), accounts=lambda params, data: jnp.ones(SIZE))
+    drawn = training.sampler(PoissonSampled(Gaussian(SIGMA), RATE), SIZE)
     with pytest.raises(ValueError, match="sampler must be left out for a filter with an account for each example"):
-        make_step(loss, OPTIMIZER, LEDGER, drawn.schedule(9), clip_norm=CLIP, sampler=drawn)
-    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
-    with (
-        pytest.raises(ValueError, match="step must be one whose charges a journal can hold: accounts of each example"),
-        durable_run(tmp_path, STEP, state, LEDGER),
-    ):
+        make(LEDGER, drawn.schedule(9), sampler=drawn)
+    words = "step must be one whose charges a journal can hold: accounts of each example"
+    with pytest.raises(ValueError, match=words), training.durable_run(tmp_path, STEP, BEGUN, LEDGER):
         pass
 
 
@@ -120,21 +118,19 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
     moved = []
     for data, count, size in ((DATA, SIZE, 50), (padded, wide, 100)):
         ledger = filters.per_example(filters.approximate_gdp(0.9, regime="large"), examples=count)
-        plan = constant(SIGMA, 1.0, 9)
-        step = make_step(loss, OPTIMIZER, ledger, plan, clip_norm=CLIP, physical_batch=16, size=size)
-        begun = init_state(PARAMS, OPTIMIZER, ledger, plan, seeded_keys(3))
-        moved.append(size * float(step(begun, data)[1].gradient_norm))
+        step, state = make(ledger, constant(SIGMA, 1.0, 9), physical_batch=16, size=size)
+        moved.append(size * float(step(state, data)[1].gradient_norm))
     assert moved[0] == pytest.approx(moved[1], rel=1e-4)
     with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} accounts"):
-        step(begun, DATA)
+        step(state, DATA)
     for size in (0, -1, 2.5):
         with pytest.raises(ValueError, match="size must be"):
-            make_step(loss, OPTIMIZER, LEDGER, PLAN, clip_norm=CLIP, size=size)
+            make(size=size)
 
 
 def test_a_gradient_that_is_no_number_takes_no_part():
     data = (DATA[0].at[5].set(jnp.nan), DATA[1])
-    state = init_state(PARAMS, OPTIMIZER, LEDGER, PLAN, seeded_keys(3))
+    state = BEGUN
     for _ in range(4):
         state, _ = STEP(state, data)
     assert np.isfinite(np.asarray(state.params["w"])).all()

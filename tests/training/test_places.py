@@ -151,6 +151,25 @@ def test_four_devices_leave_the_gradients_of_others_as_they_are():
     assert every <= 1.0
 
 
+def convolution(params, example):
+    x, y = example
+    image = jax.lax.conv_general_dilated(x[None], params[0], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return -jax.nn.log_softmax(jax.nn.relu(image).reshape(-1) @ params[1])[y]
+
+
+def test_a_gradient_has_the_same_bits_wherever_it_stands_in_a_piece():
+    rng, rows = np.random.default_rng(4), 64
+    params = [jnp.asarray(rng.normal(size=shape) / 8, jnp.float32) for shape in ((3, 3, 3, 8), (128, 5))]
+    data = jnp.asarray(rng.normal(size=(rows, 7, 7, 3)), jnp.float32), jnp.asarray(rng.integers(0, 5, rows))
+    gradients = jax.jit(lambda rows: per_example_gradients(convolution, params, rows))
+    order = rng.permutation(rows)
+    found, moved = gradients(data), gradients(jax.tree.map(lambda x: x[order], data))
+    alone = gradients((data[0].at[1:].set(9.0), data[1].at[1:].set(0)))
+    for one, two, three in zip(*map(jax.tree.leaves, (found, moved, alone)), strict=True):
+        np.testing.assert_array_equal(one[order], two)
+        np.testing.assert_array_equal(one[0], three[0])
+
+
 def lanes_of(sample, size):
     """The lane of each record, -1 for those that are not in the sample."""
     places = jnp.arange(sample.indices.size)

@@ -11,6 +11,8 @@ import pytest
 from jaxacct import Gaussian, Laplace, PoissonSampled, epsilon, filters, training
 from tests.contract.test_samplers import CASES as MECHANISMS
 from tests.contract.test_samplers import N, drawn
+from tests.refusals import all_refused
+from tests.training.small import begun
 
 
 @pytest.mark.parametrize(("name", "times"), [("allocated", 1), ("allocated twice", 2), ("shuffled", 1)])
@@ -49,10 +51,7 @@ def test_a_step_is_charged_for_what_it_draws(name: str) -> None:
     x = rng.normal(size=(N, 3)).astype(np.float32)
     data = (jnp.asarray(x), jnp.asarray(x @ np.array([1.0, -1.0, 0.5], np.float32)))
     filter = made.filter(3.0, 1e-5)
-    optimizer = optax.sgd(0.1)
-    plan = made.schedule(10)
-    state = training.init_state({"w": jnp.zeros(3)}, optimizer, filter, plan, training.seeded_keys(0))
-    step = training.make_step(loss, optimizer, filter, plan, clip_norm=1.0, sampler=made)
+    step, state = begun(filter, made.schedule(10), loss, {"w": jnp.zeros(3)}, sampler=made)
     whole = int(filter.budget) // int(filter.prices[0])
     taken = 0
     for _ in range(whole * made.steps + 1):
@@ -67,11 +66,9 @@ def test_a_step_is_charged_for_what_it_draws(name: str) -> None:
 def test_a_last_step_that_is_charged_for_less_is_clipped_to_less(sampled: bool) -> None:
     """However its batch is drawn: what it releases is the gradient that the smaller charge is for."""
     made = training.sampler(PoissonSampled(Gaussian(1.0), 0.1), N)
-    filter, optimizer, plan = filters.approximate_gdp(0.0175), optax.sgd(1.0), made.schedule(9)
     data, params = (jnp.full((N, 3), 50.0), jnp.zeros(N)), {"w": jnp.ones(3)}
     drawn: dict[str, Any] = {"sampler": made} if sampled else {}
-    step = training.make_step(loss, optimizer, filter, plan, clip_norm=1.0, **drawn)
-    state = training.init_state(params, optimizer, filter, plan, training.seeded_keys(0))
+    step, state = begun(filters.approximate_gdp(0.0175), made.schedule(9), loss, params, optax.sgd(1.0), **drawn)
     while not bool(state.halted):
         before = state
         state, report = step(state, data)
@@ -88,24 +85,18 @@ def test_a_last_step_that_is_charged_for_less_is_clipped_to_less(sampled: bool) 
 
 
 def test_what_cannot_be_drawn_is_named() -> None:
-    with pytest.raises(ValueError, match="mechanism"):
-        training.sampler(Gaussian(1.0), N)
-    with pytest.raises(ValueError, match="Gaussian"):
-        training.sampler(PoissonSampled(Laplace(1.0), 0.1), N)
-    with pytest.raises(ValueError, match="records"):
-        training.sampler(MECHANISMS["with"], N + 1)
+    all_refused(
+        ("Gaussian", lambda: training.sampler(PoissonSampled(Laplace(1.0), 0.1), N)),
+        ("records", lambda: training.sampler(MECHANISMS["with"], N + 1)),
+    )
+
+
+TABLED = ("poisson", "truncated", "replacement", "shuffled")
 
 
 @pytest.mark.parametrize(
     "sampling",
-    [
-        "fixed",
-        "allocation",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)  # a table for each noise
-            for name in ("poisson", "truncated", "replacement", "shuffled")
-        ),
-    ],
+    ["fixed", "allocation", *(pytest.param(name, marks=pytest.mark.slow) for name in TABLED)],  # a table for each noise
 )
 def test_a_plan_has_the_least_noise_that_its_filter_admits(sampling: str) -> None:
     plan = training.plan_budget(

@@ -9,21 +9,11 @@ import numpy as np
 import optax
 import pytest
 
-from jaxacct import filters
+from jaxacct import filters, training
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-from jaxacct.training import (
-    fit,
-    init_state,
-    make_step,
-    noisy_gradient,
-    plan_budget,
-    planned_mechanism,
-    seeded_keys,
-    step_keys,
-)
 from jaxacct.training.schedules import ReleasedValues, adaptive, constant, warmup_decay
-from tests.training.small import bits
+from tests.training.small import begun, bits
 
 
 def loss(params, example):
@@ -39,9 +29,12 @@ DATA = (
 OPTIMIZER = optax.sgd(0.1, momentum=0.9)
 
 
+def made(filter, schedule, physical_batch=8, **options):
+    return begun(filter, schedule, loss, PARAMS, OPTIMIZER, physical_batch=physical_batch, **options)
+
+
 def run(filter, schedule, steps, physical_batch=8):
-    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=physical_batch)
-    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
+    step, state = made(filter, schedule, physical_batch)
     states, reports = [state], []
     for _ in range(steps):
         state, report = step(state, DATA)
@@ -85,15 +78,14 @@ def test_a_report_says_why_a_step_was_refused_and_a_run_says_it_in_words():
         assert int(first.reason) == reason
         assert int(second.reason) == filters.Reason.HALTED
         assert not bool(first.foreign)
-        step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=8)
-        words = fit(step, states[0], DATA, steps=2, evaluate=lambda params: 0.0).stopped
+        step, state = made(filter, schedule)
+        words = training.fit(step, state, DATA, steps=2, evaluate=lambda params: 0.0).stopped
         assert words == ("budget spent" if reason == filters.Reason.SPENT else filters.sentence(reason))
     states, (first, _) = run(filters.gdp(5.0), everyone, 2)
     assert int(first.reason) == filters.Reason.ADMITTED
     # A halted run stays halted even if a query would fit.
-    step = make_step(loss, OPTIMIZER, filters.gdp(5.0), everyone, clip_norm=1.0, physical_batch=8)
     halted = states[-1]._replace(halted=jnp.bool_(True))
-    state, report = step(halted, DATA)
+    state, report = made(filters.gdp(5.0), everyone)[0](halted, DATA)
     assert int(report.reason) == filters.Reason.HALTED
     assert bits(state.params) == bits(halted.params)
 
@@ -119,8 +111,8 @@ def test_the_gradient_is_divided_by_the_expected_and_not_the_realised_sample_siz
 
     @jax.jit
     def draw(step):
-        keys = step_keys(seeded_keys(0), step)
-        return noisy_gradient(loss, PARAMS, ones, keys, sigma=1e-3, rate=0.1, clip_norm=1.0)["w"]
+        keys = training.step_keys(training.seeded_keys(0), step)
+        return training.noisy_gradient(loss, PARAMS, ones, keys, sigma=1e-3, rate=0.1, clip_norm=1.0)["w"]
 
     norms = [float(jnp.linalg.norm(draw(step))) for step in range(20)]
     sizes = np.array(norms) * 100
@@ -135,19 +127,16 @@ def test_a_run_repeats_for_a_seed_whatever_the_physical_batch():
 
 def test_a_step_compiles_once_and_keeps_float32():
     filter, schedule = filters.renyi(8.0, 1e-5, order=8.0), adaptive(2.0, 0.1, 20)
-    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, donate=True)
+    step, state = made(filter, schedule, donate=True)
     chex.clear_trace_counter()
     counted = jax.jit(chex.assert_max_traces(step.whole.__wrapped__, 1))
-    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
-    before = jax.config.jax_enable_x64
     for number in range(6):
         state, report = counted(state, DATA)
         state = state.with_accuracy(0.1 * number)
-    assert jax.config.jax_enable_x64 == before
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((state.params, state.opt_state)))
     assert bool(report.admitted)
     # A donating step leaves the caller's own parameters alone.
-    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
+    step, state = made(filter, schedule, donate=True)
     step(state, DATA)
     assert np.array_equal(PARAMS["w"], np.arange(4))
 
@@ -178,8 +167,7 @@ CARELESS = {
 @pytest.mark.parametrize("name", CARELESS)
 def test_a_schedule_that_proposes_nonsense_is_refused_and_nothing_moves(name):
     wild = constant(2.0, 0.15, 5)._replace(propose=lambda step, asked, released: (*asked, asked))
-    step = make_step(loss, OPTIMIZER, CARELESS[name], wild, clip_norm=1.0, physical_batch=8)
-    state = init_state(PARAMS, OPTIMIZER, CARELESS[name], wild, seeded_keys(0))
+    step, state = made(CARELESS[name], wild)
     bad = [(sigma, 0.15) for sigma in (0.0, -1.0, np.nan, np.inf, 1e9)]
     for asked in (*bad, *((2.0, rate) for rate in (0.0, -0.5, np.nan, 1.5))):
         before = state._replace(schedule_state=tuple(map(jnp.float32, asked)))
@@ -203,7 +191,7 @@ PLANS = [
 
 @pytest.mark.parametrize(("name", "rate", "schedule"), PLANS)
 def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, schedule):
-    budget = plan_budget(name, schedule, epsilon=2.0, delta=1e-5, steps=20, rate=rate)
+    budget = training.plan_budget(name, schedule, epsilon=2.0, delta=1e-5, steps=20, rate=rate)
     loose = name == "sampled_gaussian"  # its curve meets the target to 1e-4 of a table's node
     state = budget.filter.init()
     for sigma, planned_rate, steps in budget.schedule.planned:
@@ -214,7 +202,7 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     assert float(budget.filter.fraction(state)) == pytest.approx(1, abs=5e-3 if loose else 1e-4)
     assert float(budget.filter.guarantee.epsilon(1e-5)) <= 2.0
     assert float(budget.filter.guarantee.epsilon(1e-5)) == pytest.approx(2.0, rel=1e-4 if loose else 1e-6)
-    assert sum(int(count) for _, count in planned_mechanism(budget.schedule).parts()) == 20
+    assert sum(int(count) for _, count in training.planned_mechanism(budget.schedule).parts()) == 20
 
 
 def test_fixed_schedules_propose_what_they_planned():

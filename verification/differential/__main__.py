@@ -83,8 +83,8 @@ def asked(way: str, question: str, kind: Kind, given: dict, goal, relation: str,
 
 
 def single(value):
-    """The nearest float32, whole numbers as they are."""
-    return value if isinstance(value, int) else np.asarray(value, np.float32).astype(float)[()]
+    """The nearest float32; a whole number that int32 holds, since a program without 64 bits would be handed others."""
+    return min(value, 2**31 - 1) if isinstance(value, int) else np.asarray(value, np.float32).astype(float)[()]
 
 
 def goals(rng, question: str, kind: Kind, name: str, spread: np.ndarray) -> np.ndarray:

@@ -56,19 +56,22 @@ def bounded_range(epsilon):
 
 
 def table(p, q):
-    """Outcomes of probabilities p and q."""
+    """Outcomes of probabilities p and q, arrays of extended precision or of mpmath's numbers."""
+    if p.dtype == object:
+        return lambda x: np.maximum(p - mpmath.exp(x) * q, 0).sum()
     p, q = np.asarray(p, Long), np.asarray(q, Long)
     return lambda x: np.maximum(p - np.exp(Long(float(x))) * q, 0).sum()
 
 
-def response(pure, delta=0.0, categories=2):
+def response(pure, delta=0.0, categories=2, number=Long):
     """(p, q) of randomized response that gives itself away with probability ``delta``."""
-    up, rest = np.exp(Long(pure)), categories - 2
-    total = up + categories - 1
-    keep = 1 - Long(delta)
-    p = [keep * up / total, keep / total, keep * rest / total, delta, 0]
-    q = [keep / total, keep * up / total, keep * rest / total, 0, delta]
-    return np.asarray(p, Long), np.asarray(q, Long)
+    up, rest = (np if number is Long else mpmath).exp(number(pure)), int(categories) - 2
+    total = up + int(categories) - 1
+    keep = 1 - number(delta)
+    p = [keep * up / total, keep / total, keep * rest / total, number(delta), number(0)]
+    q = [keep / total, keep * up / total, keep * rest / total, number(0), number(delta)]
+    dtype = Long if number is Long else object
+    return np.asarray(p, dtype), np.asarray(q, dtype)
 
 
 def integer_noise(log_weight, gap, far):
@@ -88,9 +91,9 @@ def discrete_gaussian(sigma, gap):
 
 def sampled_table(p, q, rate, relation):
     """(p, q) of a Poisson sample of a table, of (q, p) for `add`."""
-    if relation == "remove":
-        return Long(rate) * p + (1 - Long(rate)) * q, q
-    return q, Long(rate) * p + (1 - Long(rate)) * q
+    rate = mpf(float(rate)) if p.dtype == object else Long(rate)
+    mixed = rate * p + (1 - rate) * q
+    return (mixed, q) if relation == "remove" else (q, mixed)
 
 
 def hull(points):

@@ -142,8 +142,8 @@ def _prices_of(one: Coin, family: Family, scale: float) -> np.ndarray:
     """A coin's lines in units, times ``scale``."""
     law = one[0]
     losses, grid = sorted(law), family.grid
-    gains, masses = (np.array(x) for x in ([2.0**k - 1 for k in losses], [float(law[k]) / 2.0**k for k in losses]))
-    kernel = kernels.kernel_of(kernels.Ratios(gains, masses, 0.0), family.half_width, grid.spacing, grid.size)
+    atoms = kernels.Ratios(math.log(2) * np.array(losses), np.array([float(law[k]) / 2.0**k for k in losses]), 0.0)
+    kernel = kernels.kernel_of(atoms, family.half_width, grid.spacing, grid.size)
     count = int(np.searchsorted(family.nodes, 1.0))
     found = np.stack(lines.price_lines(kernel, family)[:2])[:, :count]
     return np.where(found <= 1, np.ceil(found * UNITS * scale), 2**31 - 1).astype(np.int32)

@@ -78,6 +78,7 @@ class NaturalApproximateDPFilter(BaseFilter):
         law = on_grid(query, self.grid, self.relation, symmetric=True)
         return unchecked(SymmetricLaw, **vars(law))
 
+    @in_float64
     def update(self, query: Query, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
@@ -93,7 +94,8 @@ class NaturalApproximateDPFilter(BaseFilter):
             ValueError: see `prepare`.
         """
         law = query if isinstance(query, SymmetricLaw) and query.grid == self.grid else self.prepare(query)
-        return _update(law, state, self.parameters, self.grid)
+        epsilon, delta, rounds = self.parameters
+        return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=self.grid))
 
     @amounts.rounded(up=True)
     def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
@@ -114,14 +116,6 @@ class NaturalApproximateDPFilter(BaseFilter):
     def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
         """`spent` over delta, rounded up, in the caller's float type."""
         return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
-
-
-@in_float64
-def _update(
-    law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
-) -> tuple[Array, ComposedState]:
-    epsilon, delta, rounds = parameters
-    return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=grid))
 
 
 @hosted(static=("rounds", "grid"))

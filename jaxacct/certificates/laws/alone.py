@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import mechanisms as m
-from jaxacct.certificates.laws.base import Atoms, LaplaceNoise, Law, Mixture, Normal
+from jaxacct.certificates.laws.base import Atoms, Law, Normal, Shifts
 from jaxacct.mechanisms.base import Mechanism
 
 _ZERO = Fraction(0)
@@ -25,24 +25,36 @@ def number(name: str, value: ArrayLike) -> Fraction:
     return Fraction(array.item())
 
 
-def mixture(parts: list[tuple[Fraction, Fraction]]) -> Normal | Mixture:
-    """The law of parts (weight, square of the shift): equal shifts are merged, and one shift alone is a `Normal`."""
+def moved(noise: str, parts: list[tuple[Fraction, Fraction]], *, apart: bool = False) -> Normal | Shifts:
+    """The law of parts as in `Shifts`: equal moves are merged, and one move of normal noise is a `Normal`.
+
+    Against the noise, or ``apart`` against the noise moved the other way.
+    """
     together: defaultdict[Fraction, Fraction] = defaultdict(Fraction)
     for weight, square in parts:
         together[square] += weight
     kept = tuple(sorted((weight, square) for square, weight in together.items() if weight))
-    return Normal(kept[0][1]) if len(kept) == 1 else Mixture(kept)
+    if len(kept) == 1:
+        (_, move) = kept[0]
+        move = move * (4 if noise == "normal" else 2) if apart else move
+        return Normal(move) if noise == "normal" else Shifts(noise, ((Fraction(1), move),))
+    return Shifts(noise, kept, tuple((weight, -move) for weight, move in kept)) if apart else Shifts(noise, kept)
 
 
 def _gaussian(mechanism: m.Gaussian) -> Law:
     return Normal((number("sensitivity", mechanism.sensitivity) / number("sigma", mechanism.sigma)) ** 2)
 
 
+def _laplace(mechanism: m.Laplace) -> Law:
+    move = number("sensitivity", mechanism.sensitivity) / number("scale", mechanism.scale)
+    return Shifts("laplace", ((Fraction(1), move),))
+
+
 def _moves(mechanism: m.RandomSensitivityGaussian) -> Law:
     sigma = number("sigma", mechanism.sigma)
     weights = [number("weights", w) for w in mechanism.weights]
     moves = [number("sensitivities", s) for s in mechanism.sensitivities]
-    return mixture([(w / sum(weights), (s / sigma) ** 2) for w, s in zip(weights, moves, strict=True)])
+    return moved("normal", [(w / sum(weights), (s / sigma) ** 2) for w, s in zip(weights, moves, strict=True)])
 
 
 def _response(mechanism: m.RandomizedResponse) -> Law:
@@ -75,9 +87,7 @@ ALONE: dict[type[Mechanism], Callable[[Any], Law]] = {
     m.Gaussian: _gaussian,
     m.GDP: lambda mechanism: Normal(number("mu", mechanism.mu) ** 2),
     m.RandomSensitivityGaussian: _moves,
-    m.Laplace: lambda mechanism: LaplaceNoise(
-        number("sensitivity", mechanism.sensitivity) / number("scale", mechanism.scale)
-    ),
+    m.Laplace: _laplace,
     m.RandomizedResponse: _response,
     m.PureDP: _approximate,
     m.ApproximateDP: _approximate,

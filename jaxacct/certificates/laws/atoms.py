@@ -235,24 +235,11 @@ def _of_counts(pairs: Sequence[Pair], steps: int) -> Iterator[Pair]:
     if len(pairs) == 1:
         yield w**steps, o**steps
         return
-    if len(pairs) == 2:
-        yield from _binomial(pairs, steps)
-        return
     many, first, second = arb(1), arb(1), arb(1)
     for n in range(steps + 1):
         for more, other in _of_counts(pairs[1:], steps - n):
             yield many * first * more, many * second * other
         many, first, second = many * (steps - n) / (n + 1), first * w, second * o
-
-
-def _binomial(pairs: Sequence[Pair], steps: int) -> Iterator[Pair]:
-    (w, o), (v, u) = pairs
-    first, second = v**steps, u**steps
-    ratio, other = w / v, o / u
-    for n in range(steps + 1):
-        yield first, second
-        factor = arb(steps - n) / (n + 1)
-        first, second = first * factor * ratio, second * factor * other
 
 
 class AtomTransform(Transform):

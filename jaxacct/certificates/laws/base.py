@@ -22,23 +22,28 @@ class Normal:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture:
-    """sum_i w_i N(m_i, 1) against sum_i o_i N(-n_i, 1); ``parts`` are pairs (w_i, m_i^2), ``base`` pairs (o_i, n_i^2).
+class Shifts:
+    """Noise moved by one of several distances: sum_i w_i F(x - m_i) against sum_j o_j F(x - n_j).
 
-    The o_i sum up to 1, the w_i to 1 less ``lost``: outputs of W that are not in this list.
+    ``parts`` are pairs (w_i, m_i) and ``base`` pairs (o_j, n_j), in scales of ``"laplace"`` noise; of ``"normal"``
+    noise of variance 1 the second number is the square of the distance, with its sign. The ratio increases with x. The
+    o_j sum up to 1, the w_i to 1 less ``lost``: outputs of W that are not in this list.
     """
 
+    noise: str
     parts: tuple[tuple[Any, Fraction], ...]
     base: tuple[tuple[Any, Fraction], ...] = ((Fraction(1), Fraction(0)),)
     lost: Fraction = Fraction(0)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is the noise itself and the noise at one distance."""
+        return len(self.parts) == len(self.base) == 1
 
-@dataclasses.dataclass(frozen=True)
-class LaplaceNoise:
-    """Laplace noise moved by ``epsilon`` scales, on a Poisson sample of that ``rate``."""
-
-    epsilon: Fraction
-    rate: Fraction = Fraction(1)
+    def reflected(self) -> Shifts:
+        """The pair of O over W, by the outputs' negatives; without what is lost."""
+        parts, base = (tuple((w, -m) for w, m in side) for side in (self.base, self.parts))
+        return Shifts(self.noise, parts, base)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,25 +62,7 @@ class Atoms:
 
 
 @dataclasses.dataclass(frozen=True)
-class NormalHalf:
-    """Losses above 0 of a mixture of N(k m, 1) against another; pairs (weight, k), ``square`` is m^2."""
-
-    square: Fraction
-    numerator: tuple[tuple[Exact, int], ...]
-    denominator: tuple[tuple[Exact, int], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class LaplaceHalf:
-    """Losses above 0 of a sample of Laplace noise; against the noise alone, or against a sample moved the other way."""
-
-    epsilon: Fraction
-    rate: Fraction
-    replaced: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class DrawsHalf:
+class Draws:
     """Losses above 0 of replaced records drawn 0, 1, ... times with ``weights``, more often with ``lost``."""
 
     square: Fraction
@@ -93,17 +80,12 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True)
 class Revealed:
-    """One of several laws, drawn with these shares; the output says which."""
+    """One of several laws; the output says which.
 
-    parts: tuple[tuple[Exact, Law], ...]
+    ``parts`` are triples: the share of O, how many times as often W has the part, and the law.
+    """
 
-
-@dataclasses.dataclass(frozen=True)
-class Rescaled:
-    """A part of a `Revealed` law that W has ``gain`` times as often as O; the share there is O's."""
-
-    law: Law
-    gain: Exact
+    parts: tuple[tuple[Exact, Exact, Law], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +96,10 @@ class Epoch:
     batches: int
 
 
-Half: TypeAlias = NormalHalf | LaplaceHalf | DrawsHalf
-Law: TypeAlias = Normal | Mixture | LaplaceNoise | Atoms | Joined | Revealed | Rescaled | Epoch
+Half: TypeAlias = Shifts | Draws
+"""A law of which only the losses above 0 count."""
+
+Law: TypeAlias = Normal | Shifts | Atoms | Joined | Revealed | Epoch
 Step = tuple[Law, int]
 """A law and how often it runs."""
 
@@ -126,12 +110,12 @@ def is_symmetric(laws: list[Step]) -> bool:
 
 
 def _symmetric(law: Law) -> bool:
-    if isinstance(law, Mixture):
-        return law.parts == law.base
+    if isinstance(law, Shifts):
+        return law.plain or law == law.reflected()
     if isinstance(law, Joined):
         return law.forward == law.backward
     if isinstance(law, Revealed):
-        return all(_symmetric(part) for _, part in law.parts)
+        return all(_symmetric(part) for _, _, part in law.parts)
     if isinstance(law, Atoms):
         return law.form != "plain" or (law.rate == 1 and law.kind != "table")
-    return isinstance(law, Normal) or (isinstance(law, LaplaceNoise) and law.rate == 1)
+    return isinstance(law, Normal)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from fractions import Fraction
 
-from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, positive_part, up_to
+from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, laplace_tail, positive_part, up_to
 from jaxacct.certificates.laws.atoms import Masses, Pair, positive_masses
-from jaxacct.certificates.laws.base import DrawsHalf, Half, Joined, LaplaceHalf, NormalHalf
+from jaxacct.certificates.laws.base import Draws, Half, Joined, Law, Normal, Shifts
 
 _CELLS = 300
 _REACH = 9.5  # standard deviations
@@ -22,21 +23,36 @@ Edge = tuple[arb, arb, arb]
 """A ratio, and the masses of numerator and denominator where the ratio is larger."""
 
 
+def shifts_delta(law: Shifts, epsilon: arb, reverse: bool) -> arb:
+    """Encloses delta at epsilon for one run."""
+    gamma, lost = epsilon.exp(), up_to(ball(law.lost))
+    value = half_of(law.reflected() if reverse else law).delta(gamma)
+    if not reverse:
+        return value + lost
+    return value if value == 0 else value - gamma * lost  # with more of W it is no larger
+
+
 def joined_delta(law: Joined, epsilon: arb, reverse: bool) -> arb:
     """Encloses delta at epsilon for one run of both halves."""
-    half = _half(law.backward if reverse else law.forward, ctx.prec)
-    gamma = epsilon.exp()
-    numerator, denominator = half.tails(gamma)
-    value = positive_part(numerator - gamma * denominator)
-    return value + arb(half.lost / 2, half.lost / 2) if half.lost else value
+    half = half_of(law.backward if reverse else law.forward)
+    return half.delta(epsilon.exp()) + up_to(half.lost)
 
 
-def joined_cells(law: Joined, reverse: bool, upper: bool) -> Masses:
+def halves_of(law: Law) -> Joined:
+    """Both halves of a law of moved noise."""
+    if isinstance(law, Joined):
+        return law
+    law = Shifts("normal", ((1, law.square),)) if isinstance(law, Normal) else law
+    assert isinstance(law, Shifts)
+    return Joined(law, law.reflected())
+
+
+def joined_cells(law: Law, reverse: bool, upper: bool) -> Masses:
     """A finite law below the pair (each cell of losses is one output) or above it (its masses go to its ends)."""
     pairs: list[Pair] = []
-    infinite, lost, rest = arb(0), arb(0), arb(1)
+    infinite, lost, rest, law = arb(0), arb(0), arb(1), halves_of(law)
     for side, swapped in ((law.forward, reverse), (law.backward, not reverse)):
-        half = _half(side, ctx.prec)
+        half = half_of(side)
         edges = half.edges(_CELLS)
         cells, beyond = (cells_above if upper else cells_below)(edges)
         if swapped:
@@ -102,104 +118,85 @@ def increasing_root(function: Callable[[arb], arb], low: arb, high: arb) -> arb:
     return low.union(high)
 
 
-class _Spaced:
-    """Laws of one number, whose ratio increases from ``start`` on, where it is 1."""
+class _Shifted:
+    """Moves of one noise, in the order of the output, with which the ratio increases."""
 
     lost = arb(0)
-    start: arb
 
-    def _ratio(self, x: arb) -> arb:
-        raise NotImplementedError
+    def __init__(self, law: Shifts) -> None:
+        self.normal, exact = law.noise == "normal", (law.parts, law.base)
+        self.sides = [[(ball(w), self._distance(m)) for w, m in side] for side in exact]
+        least, most = (end(m for side in exact for _, m in side) for end in (min, max))
+        self.ends = self._distance(least), self._distance(most)
+        if not self.normal:
+            self.limits = self.ratio(self.ends[0]), self.ratio(self.ends[1])
+            return
+        # Far out the nearest moves decide.
+        low, high = ([end(side, key=lambda part: part[1]) for side in exact] for end in (min, max))
+        limit = lambda both, apart: ball(both[0][0]) / ball(both[1][0]) if both[0][1] == both[1][1] else apart  # noqa: E731
+        self.limits = limit(low, arb(0)), limit(high, arb("inf"))
 
-    def _tails(self, x: arb) -> Pair:
-        raise NotImplementedError
+    def _distance(self, exact: Fraction) -> arb:
+        if not self.normal:
+            return ball(exact)
+        return ball(abs(exact)).sqrt() * (1 if exact >= 0 else -1)
 
-    def _edges(self, width: arb, count: int) -> list[Edge]:
-        inner = [self.start + width * k / count for k in range(1, count + 1)]
-        return [(arb(1), *self._tails(self.start)), *((self._ratio(x), *self._tails(x)) for x in inner)]
-
-
-class _Normals(_Spaced):
-    """Mixtures of moves of one normal law."""
-
-    def __init__(self, law: NormalHalf) -> None:
-        move = ball(law.square).sqrt()
-        self.sides = [[(ball(w), k * move) for w, k in side if k or w] for side in (law.numerator, law.denominator)]
-        ends = [max((k for _, k in side), key=abs) for side in (law.numerator, law.denominator)]
-        self.start = move * (ends[0] + ends[1]) / 2
-        self.reach = move * max(abs(k) for side in (law.numerator, law.denominator) for _, k in side) + _REACH
-
-    def _ratio(self, x: arb) -> arb:
-        first, second = (sum((w * (m * x - m * m / 2).exp() for w, m in side), arb(0)) for side in self.sides)
+    def ratio(self, x: arb) -> arb:
+        """The likelihood ratio at an output."""
+        log = (lambda m: m * x - m * m / 2) if self.normal else (lambda m: -abs(x - m))
+        first, second = (sum((w * log(m).exp() for w, m in side), arb(0)) for side in self.sides)
         return first / second
 
-    def _tails(self, x: arb) -> Pair:
-        first, second = (sum((w * gaussian_tail(x - m) for w, m in side), arb(0)) for side in self.sides)
+    def above(self, x: arb) -> Pair:
+        """Masses of larger outputs."""
+        tail = gaussian_tail if self.normal else laplace_tail
+        first, second = (sum((w * tail(x - m) for w, m in side), arb(0)) for side in self.sides)
         return first, second
 
-    def tails(self, gamma: arb) -> Pair:
-        if gamma == 1:
-            return self._tails(self.start)
-        most = self.limit()
-        if most is not None and not gamma < most:
-            # At every x numerator less gamma denominator is not positive.
-            return (arb(0) if gamma > most else up_to(most - gamma)), arb(0)
-        high, step = self.start + 1, arb(1)
-        while not self._ratio(high) > gamma:
-            high, step = high + step, 2 * step
-            if step > 1e200:
-                return arb(0).union(arb(1)), arb(0)
-        return self._tails(increasing_root(lambda x: self._ratio(x) - gamma, self.start.mid(), high.mid()))
-
-    def limit(self) -> arb | None:
-        """The supremum of the ratio, if it is finite."""
-        if any(m > 0 for _, m in self.sides[0]):
-            return None
-        still = [sum((w for w, m in side if m == 0), arb(0)) for side in self.sides]
-        return still[0] / still[1] if still[1] > 0 else None
-
-    def edges(self, count: int) -> list[Edge]:
-        return self._edges(self.reach - self.start.min(arb(0)), count)
-
-
-class _Laplace(_Spaced):
-    """Laplace noise of scale 1 on a sample, moved by ``most`` one way, or against one moved the other way."""
-
-    def __init__(self, law: LaplaceHalf) -> None:
-        self.most, self.rate = ball(law.epsilon), ball(law.rate)
-        self.apart = law.replaced
-        rest = 1 - self.rate
-        # Below x = most the ratio is (rest + rate exp(2 x - most)) / scale; above it is constant.
-        self.scale = rest + self.rate * (-self.most).exp() if self.apart else arb(1)
-        self.start = arb(0) if self.apart else self.most / 2
-
-    def _tails(self, x: arb) -> Pair:
-        q, still = self.rate, (-x).exp() / 2
-        first = (1 - q) * still + q * (1 - (x - self.most).exp() / 2)
-        return first, (1 - q) * still + q * (-x - self.most).exp() / 2 if self.apart else still
-
-    def _ratio(self, x: arb) -> arb:
-        return (1 - self.rate + self.rate * (2 * x - self.most).exp()) / self.scale
+    def outcome(self, gamma: arb) -> arb | None:
+        """The output whose ratio is ``gamma``, between the limits; None where the precision does not tell."""
+        low, high = self.ends
+        if len(self.sides[0]) == len(self.sides[1]) == 1:
+            return (low + high) / 2 + gamma.log() / ((high - low) if self.normal else 2)
+        if self.normal:
+            step = arb(1)
+            while not self.ratio(low) < gamma or not self.ratio(high) > gamma:
+                low, high, step = low - step, high + step, 2 * step
+                if step > 1e200:
+                    return None
+        return increasing_root(lambda x: self.ratio(x) - gamma, low.mid(), high.mid())
 
     def tails(self, gamma: arb) -> Pair:
-        if gamma == 1:
-            return self._tails(self.start)
-        inner = (gamma * self.scale - (1 - self.rate)) / self.rate
-        if not inner > 0:
-            return self._tails(self.start.union(self.most))
-        x = (inner.log() + self.most) / 2
-        if x > self.most:
-            return arb(0), arb(0)
-        return self._tails(x if x < self.most else x.min(self.most))
+        """Masses where the ratio is at least ``gamma``."""
+        least, most = self.limits
+        if gamma > most or gamma < least:
+            return (arb(0), arb(0)) if gamma > most else (arb(1), arb(1))
+        x = self.outcome(gamma) if least < gamma < most else None
+        return (arb(0).union(arb(1)), arb(0).union(arb(1))) if x is None else self.above(x)
+
+    def delta(self, gamma: arb) -> arb:
+        """The hockey stick at gamma >= 1."""
+        most = self.limits[1]
+        if not gamma < most:
+            return up_to(positive_part(most - gamma))  # the mean of (ratio - gamma)_+ is no larger
+        numerator, denominator = self.tails(gamma)
+        return positive_part(numerator - gamma * denominator)
 
     def edges(self, count: int) -> list[Edge]:
-        return self._edges(self.most - self.start, count)
+        """Ratios from 1 on."""
+        # Both sides are samples of one rate, whose moved parts are as likely halfway.
+        start = sum((max((m for _, m in side), key=abs) for side in self.sides), arb(0)) / 2
+        width = self.ends[1] - start
+        if self.normal:
+            width = _REACH + max(abs(m) for m in self.ends) - start.min(arb(0))
+        inner = [start + width * k / count for k in range(1, count + 1)]
+        return [(arb(1), *self.above(start)), *((self.ratio(x), *self.above(x)) for x in inner)]
 
 
-class _Draws:
+class _Drawn:
     """Normal noise moved by each of 0, 1, ... draws, the best tests of which share a level (Lemma 12)."""
 
-    def __init__(self, law: DrawsHalf) -> None:
+    def __init__(self, law: Draws) -> None:
         self.move = ball(law.square).sqrt()
         self.weights = [ball(w) for w in law.weights]
         self.lost = ball(law.lost)
@@ -225,8 +222,10 @@ class _Draws:
             best = increasing_root(slope, low, high)
         return best, [best.max(one) for one in own]
 
-    def tails(self, gamma: arb) -> Pair:
-        return self._of(arb(0) if gamma == 1 else gamma.log())
+    def delta(self, gamma: arb) -> arb:
+        """The hockey stick of what is listed."""
+        numerator, denominator = self._of(arb(0) if gamma == 1 else gamma.log())
+        return positive_part(numerator - gamma * denominator)
 
     def _of(self, log: arb) -> Pair:
         best, own = self._at(log)
@@ -245,9 +244,19 @@ class _Draws:
 
 
 @functools.lru_cache(maxsize=64)
-def _half(law: Half, bits: int) -> _Normals | _Laplace | _Draws:
+def _half(law: Half, bits: int) -> _Shifted | _Drawn:
     """The half in balls of so many bits, which is the current precision."""
     del bits
-    if isinstance(law, NormalHalf):
-        return _Normals(law)
-    return _Laplace(law) if isinstance(law, LaplaceHalf) else _Draws(law)
+    return _Shifted(law) if isinstance(law, Shifts) else _Drawn(law)
+
+
+def half_of(law: Half) -> _Shifted | _Drawn:
+    """The half at the current precision."""
+    return _half(law, ctx.prec)
+
+
+def tails_of(law: Law) -> Callable[[arb], Pair]:
+    """Masses of W and O where the ratio is at least a number, of one run of moved noise."""
+    half = half_of(halves_of(law).forward)
+    assert isinstance(half, _Shifted)
+    return half.tails

@@ -11,20 +11,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, TypeVar
 
-from jaxacct.certificates.balls import (
-    acb,
-    arb,
-    around_zero,
-    ball,
-    ctx,
-    gaussian_tail,
-    key_of,
-    log2_size,
-    positive_part,
-    up_to,
-)
-from jaxacct.certificates.laws.base import Mixture, Normal
-from jaxacct.certificates.laws.halves import increasing_root
+from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx, gaussian_tail, key_of, log2_size
+from jaxacct.certificates.laws.base import Normal, Shifts
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 from jaxacct.certificates.transforms import Transform
@@ -40,28 +28,6 @@ def normal_delta(law: Normal, epsilon: arb) -> arb:
     """delta(epsilon) of N(mu, 1) against N(0, 1)."""
     mu = ball(law.square).sqrt()
     return gaussian_tail(epsilon / mu - mu / 2) - epsilon.exp() * gaussian_tail(epsilon / mu + mu / 2)
-
-
-def mixture_delta(law: Mixture, epsilon: arb, reverse: bool) -> arb:
-    """delta(epsilon) of one run: both tails beyond the output whose loss is epsilon."""
-    shape = _Shape(law)
-    gamma = (-epsilon).exp() if reverse else epsilon.exp()
-    sign = -1 if reverse else 1
-    # The ratio is at least `floor` where h is 1, and O - W / gamma at most (1 - floor / gamma)_+ O.
-    floor = sum((w for w, m in shape.parts if m == 0), arb(0))
-    if reverse and not shape.apart and not gamma > floor:
-        return arb(0) if gamma < floor else up_to(positive_part(1 - floor / gamma))
-    low, high = arb(-1), arb(1)
-    while not shape.ratio(low) < gamma:
-        low *= 2
-    while not shape.ratio(high) > gamma:
-        high *= 2
-    at = increasing_root(lambda x: shape.ratio(x) - gamma, low, high)
-    w = sum((w * gaussian_tail(sign * (at - m)) for w, m in shape.parts), arb(0))
-    o = sum((w * gaussian_tail(sign * (at + m)) for w, m in shape.base), arb(0))
-    # W's masses add up to 1 less what was cut.
-    lost = up_to(ball(law.lost))
-    return o - epsilon.exp() * (w + lost) if reverse else w + lost - epsilon.exp() * o
 
 
 class NormalTransform(Transform):
@@ -82,8 +48,8 @@ class NormalTransform(Transform):
 class _Shape:
     """The ratios g and h and their weights as balls."""
 
-    def __init__(self, law: Mixture) -> None:
-        self.parts, self.base = ([(ball(w), ball(m).sqrt()) for w, m in side] for side in (law.parts, law.base))
+    def __init__(self, law: Shifts) -> None:
+        self.parts, self.base = ([(ball(w), ball(abs(m)).sqrt()) for w, m in side] for side in (law.parts, law.base))
         self.apart = any(m for _, m in law.base)
         self.farthest = [max((m for _, m in side), key=float) for side in (self.parts, self.base)]
         self.nearest = [min(side, key=lambda part: float(part[1])) for side in (self.parts, self.base)]
@@ -124,7 +90,7 @@ class _Rule(NamedTuple):
 class MixtureTransform(Transform):
     """The moments of a mixture, in one direction."""
 
-    def __init__(self, law: Mixture, reverse: bool) -> None:
+    def __init__(self, law: Shifts, reverse: bool) -> None:
         self.shape, self.reverse = _Shape(law), reverse
         lost = ball(law.lost)
         if reverse:

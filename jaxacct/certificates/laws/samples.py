@@ -14,22 +14,8 @@ import numpy as np
 from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct.certificates.balls import Exact
-from jaxacct.certificates.laws.alone import mixture, number
-from jaxacct.certificates.laws.base import (
-    Atoms,
-    DrawsHalf,
-    Epoch,
-    Joined,
-    LaplaceHalf,
-    LaplaceNoise,
-    Law,
-    Mixture,
-    Normal,
-    NormalHalf,
-    Rescaled,
-    Revealed,
-    Step,
-)
+from jaxacct.certificates.laws.alone import moved, number
+from jaxacct.certificates.laws.base import Atoms, Draws, Epoch, Joined, Law, Normal, Revealed, Shifts, Step
 from jaxacct.certificates.laws.shares import Cell, Cut, Rest, draws
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.parameters import LEAST_RATE
@@ -58,24 +44,26 @@ def _poisson(mechanism: m.PoissonSampled, change: str, laws: list[Step]) -> list
     return replaced(laws, rate) if change == "replace" else _sampled(laws, rate)
 
 
-def _only(laws: list[Step]) -> Normal | Mixture | LaplaceNoise | Atoms:
+def _only(laws: list[Step]) -> Normal | Shifts | Atoms:
     law, count = laws[0]
     if len(laws) > 1 or count > 1:
         raise ValueError("mechanism must not be a sample of a composition, but of Gaussians, for a certificate")
-    if not isinstance(law, Normal | Mixture | LaplaceNoise | Atoms) or (isinstance(law, Mixture) and law.lost):
+    if not isinstance(law, Normal | Shifts | Atoms) or (isinstance(law, Shifts) and law.lost):
         raise ValueError("mechanism must not be a sample of batches of a bounded size for a certificate")
     return law
+
+
+def _mixed(law: Normal | Shifts, rate: Fraction, *, apart: bool = False) -> list[Step]:
+    """A sample of moved noise; ``apart`` from one that is moved the other way."""
+    noise, parts = ("normal", ((_ONE, law.square),)) if isinstance(law, Normal) else (law.noise, law.parts)
+    return [(moved(noise, [(1 - rate, _ZERO)] + [(rate * w, move) for w, move in parts], apart=apart), 1)]
 
 
 def _sampled(laws: list[Step], rate: Fraction) -> list[Step]:
     if not rate or rate == 1 or not laws:
         return laws if rate else []
     law = _only(laws)
-    if isinstance(law, Normal):
-        law = Mixture(((_ONE, law.square),))
-    if isinstance(law, Mixture):
-        return [(mixture([(1 - rate, _ZERO)] + [(rate * w, square) for w, square in law.parts]), 1)]
-    return [(dataclasses.replace(law, rate=law.rate * rate), 1)]
+    return [(dataclasses.replace(law, rate=law.rate * rate), 1)] if isinstance(law, Atoms) else _mixed(law, rate)
 
 
 def replaced(laws: list[Step], rate: Fraction) -> list[Step]:
@@ -83,20 +71,9 @@ def replaced(laws: list[Step], rate: Fraction) -> list[Step]:
     if not rate or not laws:
         return []
     law = _only(laws)
-    if isinstance(law, Normal) and rate == 1:
-        return [(Normal(4 * law.square), 1)]
-    if isinstance(law, LaplaceNoise):
-        if rate * law.rate == 1:
-            return [(LaplaceNoise(2 * law.epsilon), 1)]
-        half = LaplaceHalf(law.epsilon, rate * law.rate, True)
-        return [(Joined(half, half), 1)]
     if isinstance(law, Atoms):
         return [(dataclasses.replace(law, rate=rate * law.rate, form="replaced"), 1)]
-    parts = law.parts if isinstance(law, Mixture) else ((_ONE, law.square),)
-    mixed = mixture([(1 - rate, _ZERO)] + [(rate * w, square) for w, square in parts])
-    if isinstance(mixed, Normal):
-        return [(Normal(4 * mixed.square), 1)]
-    return [(Mixture(mixed.parts, mixed.parts), 1)]
+    return _mixed(law, rate, apart=True)
 
 
 def _gaussian_square(mechanism: Mechanism, laws: list[Step]) -> Fraction:
@@ -119,19 +96,19 @@ def _without_replacement(mechanism: m.SampledWithoutReplacement, change: str, la
     if change != "replace" or rate == 1 or not laws:
         return _sampled(laws, rate)
     law = _only(laws)
-    if isinstance(law, Normal):
-        return [(_joined_normal(law.square, rate, 1), 1)]
-    if isinstance(law, LaplaceNoise) and law.rate == 1:
-        half = LaplaceHalf(law.epsilon, rate, False)
+    if isinstance(law, Normal) or (isinstance(law, Shifts) and law.plain):
+        ((half, _),) = _mixed(law, rate)
+        assert isinstance(half, Shifts)
         return [(Joined(half, half), 1)]
     if isinstance(law, Atoms) and law.rate == 1 and law.kind != "table":
         return [(dataclasses.replace(law, rate=rate, form="joined"), 1)]
     raise ValueError("mechanism of SampledWithoutReplacement must have a symmetric pair for a certificate")
 
 
-def _joined_normal(square: Fraction, rate: Exact, move: int) -> Joined:
-    half = NormalHalf(square, ((Rest(rate), 0), (rate, move)), ((_ONE, 0),))
-    return Joined(half, half)
+def _one_sample(rate: Exact, move: Fraction, base: Fraction = _ZERO) -> Shifts:
+    """A sample of normal noise of any rate, against the noise or against a sample that is moved by another distance."""
+    parts, other = (((Rest(rate), _ZERO), (rate, one)) for one in (move, base))
+    return Shifts("normal", parts, other) if base else Shifts("normal", parts)
 
 
 def _with_replacement(mechanism: m.SampledWithReplacement, change: str, laws: list[Step]) -> list[Step]:
@@ -141,9 +118,9 @@ def _with_replacement(mechanism: m.SampledWithReplacement, change: str, laws: li
         return []
     weights, lost = draws(int(number("batch", mechanism.batch)), 1 / number("records", mechanism.records))
     if change == "replace":
-        half = DrawsHalf(square, weights, lost)
+        half = Draws(square, weights, lost)
         return [(Joined(half, half), 1)]
-    return [(Mixture(tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
+    return [(Shifts("normal", tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
 
 
 def _user(mechanism: m.UserLevel, change: str, laws: list[Step]) -> list[Step]:
@@ -155,11 +132,11 @@ def _user(mechanism: m.UserLevel, change: str, laws: list[Step]) -> list[Step]:
         if change == "replace":
             raise ValueError(f"UserLevel has certificates under 'replace' for up to {_WRITTEN} records, got {records}")
         weights, lost = draws(records, rate)
-        return [(Mixture(tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
-    parts = tuple(
+        return [(Shifts("normal", tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
+    parts = [
         (math.comb(records, j) * rate**j * (1 - rate) ** (records - j), j * j * square) for j in range(records + 1)
-    )
-    return [(Mixture(parts, parts) if change == "replace" else Mixture(parts), 1)]
+    ]
+    return [(moved("normal", parts, apart=change == "replace"), 1)]
 
 
 def _truncated(mechanism: m.TruncatedPoisson, change: str, laws: list[Step]) -> list[Step]:
@@ -170,34 +147,26 @@ def _truncated(mechanism: m.TruncatedPoisson, change: str, laws: list[Step]) -> 
         return []
     if largest >= records:
         return replaced(laws, rate) if change == "replace" else _sampled(laws, rate)
-    moved = _moved(square, cut)
-    of = lambda name: Cell(cut, moved, name)  # noqa: E731
-    usual, near = _one_sample(square, rate, change), _one_sample(square, of("near_rate"), change)
-    here = of("full_rate") if moved < 1 else Fraction(LEAST_RATE)  # a bound of none
-    stays = Rest(here)
-    full: Law = Mixture(((stays, _ZERO), (here, 4 * square)))
+    moved_share = _share_moved(square, cut)
+    of = lambda name: Cell(cut, moved_share, name)  # noqa: E731
+    opposite = -square if change == "replace" else _ZERO
+    usual, near = _one_sample(rate, square, opposite), _one_sample(of("near_rate"), square, opposite)
+    here = of("full_rate") if moved_share < 1 else Fraction(LEAST_RATE)  # a bound of none
+    full: Law = _one_sample(here, 4 * square)
     if change == "replace":
-        full = _joined_normal(square, here, 2)
-    elif change == "special" and moved < 1:
-        there = ((stays, 0), (here, 1))
-        full = Joined(NormalHalf(square, ((stays, 0), (here, 2)), there), NormalHalf(square, there, ((_ONE, 0),)))
-    shares = of("near"), of("full")
+        full = Joined(full, full)
+    elif change == "special" and moved_share < 1:
+        full = Joined(_one_sample(here, 4 * square, square), _one_sample(here, square))
+    parts = ((of("earlier"), 1, usual), (of("near"), 1, near), (of("full"), 1, full))
     if change == "presence":
-        near, full = Rescaled(near, of("near_gain")), Rescaled(full, of("full_gain"))
-        shares = of("last"), of("cut")
-    parts = ((of("earlier"), usual), (shares[0], near), (shares[1], full))
+        parts = (parts[0], (of("last"), of("near_gain"), near), (of("cut"), of("full_gain"), full))
     return [(Revealed(parts if rate < 1 else parts[2:]), 1)]
 
 
-def _moved(square: Fraction, cut: Cut) -> Fraction:
+def _share_moved(square: Fraction, cut: Cut) -> Fraction:
     """The share that the bounds take; any makes a proof, and another one a different number."""
     split = binomial_split(cut.records - 1.0, float(cut.rate), float(cut.largest))
     return Fraction(float(share_moved(np.asarray(float(1 / square) ** 0.5), np.asarray(float(cut.rate)), split)))
-
-
-def _one_sample(square: Fraction, rate: Exact, change: str) -> Mixture:
-    parts = ((Rest(rate), _ZERO), (rate, square))
-    return Mixture(parts, parts) if change == "replace" else Mixture(parts)
 
 
 def _allocated(mechanism: m.RandomAllocation, change: str, laws: list[Step]) -> list[Step]:

@@ -26,7 +26,7 @@ from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-_VERSION = 2  # of the arrays and of how they are computed: increase it to invalidate cached ones
+_VERSION = 3  # of the arrays and of how they are computed: increase it to invalidate cached ones
 _REGIMES = ("small", "large")
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -37,7 +37,7 @@ ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` time
 class Ratios(NamedTuple):
     """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q."""
 
-    gains: np.ndarray  # the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits
+    losses: np.ndarray  # logarithms of the ratios, increasing, shape ``(atoms,)``: those near 0 and 1 keep their digits
     masses: np.ndarray  # at least 0, likewise
     infinite: float  # probability under P where Q has none
 
@@ -73,12 +73,19 @@ def gaussian_atoms(mu: float) -> Ratios:
     masses = np.maximum(kinks, 0.0) * np.exp(-0.5 * losses)
     at_nothing = excess[0] * math.exp(-0.5 * losses[0])
     infinite = float(excess[-1] * math.exp(0.5 * losses[-1]))
-    return Ratios(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
+    return Ratios(np.append(-np.inf, losses), np.append(at_nothing, masses), infinite)
 
 
 def sampled(atoms: Ratios, rate: float) -> Ratios:
     """The atoms of the Poisson-sampled query, for `remove`: a ratio t becomes 1 + rate (t - 1)."""
-    return Ratios(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+    losses = _log_of(rate * np.expm1(atoms.losses), (1.0 - rate) + rate * np.exp(atoms.losses))
+    return Ratios(losses, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+
+
+def _log_of(gains: np.ndarray, ratios: np.ndarray) -> np.ndarray:
+    """Logarithms of ratios that are given less 1 as well, of the one that has its digits."""
+    with np.errstate(divide="ignore"):
+        return np.where(gains > -0.5, np.log1p(np.maximum(gains, -0.5)), np.log(ratios))
 
 
 def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
@@ -100,7 +107,8 @@ def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
     masses, losses = np.asarray(law.masses), law.grid.losses
     some = masses > 0
-    theirs, least = inflated(masses[some] * np.exp(-losses[some]), 2.0**-48), losses[some].min(initial=np.inf)
+    theirs = inflated(masses[some] * np.exp(-losses[some]), 2.0**-50 * (4.0 + np.abs(losses[some])))
+    least = losses[some].min(initial=np.inf)
     (runs,) = directions(query, "remove")
     if len(runs) == 1 and np.all(np.asarray(runs[0][1]) == 1):  # the law is that of this curve
         rise = np.asarray(PrivacyProfile.from_mechanism(query, "upper", relation="remove", grid=fine).excess)
@@ -109,7 +117,7 @@ def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
         lifted = max(math.fsum(masses) + float(law.infinity_mass) - 1.0, 0.0) + 2.0**-48
         at_nothing = max(1.0 - deflated(math.fsum(theirs), 2.0**-46), 0.0) + lifted * math.exp(-least)
     at_nothing = inflated(at_nothing, 2.0**-46)
-    return Ratios(np.append(-1.0, np.expm1(losses[some])), np.append(at_nothing, theirs), float(law.infinity_mass))
+    return Ratios(np.append(-np.inf, losses[some]), np.append(at_nothing, theirs), float(law.infinity_mass))
 
 
 def _atoms_of_user(query: UserLevel) -> Ratios:
@@ -131,7 +139,8 @@ def _atoms_of_user(query: UserLevel) -> Ratios:
     upper = ((theirs - start + _ROUNDED * (theirs + start)) @ weights) / rise
     found = np.append(0.0, upper) + np.append(np.maximum(masses - upper, 0.0), 0.0)
     infinite += float(ndtr(moves - z[-1]) @ weights) + (1.0 - float(weights.sum())) * float(ndtr(-z[-1]))
-    return Ratios(np.expm1(losses) @ weights, inflated(found, 2.0**-44), inflated(infinite, 2.0**-44))
+    losses = _log_of(np.expm1(losses) @ weights, ratios @ weights + max(1.0 - float(weights.sum()), 0.0))
+    return Ratios(losses, inflated(found, 2.0**-44), inflated(infinite, 2.0**-44))
 
 
 def _differences(z: np.ndarray) -> np.ndarray:
@@ -142,26 +151,34 @@ def _differences(z: np.ndarray) -> np.ndarray:
 def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:
     """E^ of a discrete law at lattice offsets ``-(size - 1) .. size - 1``: chords in gamma between its atoms.
 
-    The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below.
+    The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below: from atom to atom by the
+    mass beyond and the distance of ratios, so that only positive terms are added and small values keep their digits.
     """
-    gains, masses = atoms.gains, atoms.masses
+    losses, masses = atoms.losses, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)
-    at_offsets = np.expm1(offsets)
-    at = np.searchsorted(gains, at_offsets, side="right")
-    rows = np.stack([masses * gains, masses])
-    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in (rows[:, ::-1], rows))
-    above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
-    below = at_offsets * left[1][at] - left[0][at]
-    return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
+    at = np.searchsorted(losses, offsets, side="right")  # atoms below
+    apart = _distance(losses[:-1], losses[1:])
+    theirs, more = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    low = np.append(0.0, np.cumsum(theirs[:-1] * apart))
+    high = np.append(np.cumsum((more[1:] * apart)[::-1])[::-1], 0.0)
+    last, first = np.maximum(at - 1, 0), np.minimum(at, losses.size - 1)
+    below = np.where(at > 0, low[last] + theirs[last] * _distance(losses[last], offsets), 0.0)
+    above = np.where(at < losses.size, high[first] + more[first] * _distance(offsets, losses[first]), 0.0)
+    return np.where(offsets >= 0, above + atoms.infinite, below) * np.exp(-0.5 * offsets)
+
+
+def _distance(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """exp(high) - exp(low) where high >= low, else 0."""
+    return np.exp(high) * -np.expm1(np.minimum(low, high) - np.maximum(high, -1e300))
 
 
 def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
     """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``, on ``size`` points."""
-    gains, masses = atoms.gains, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)
     own = excess_of(atoms, spacing, size)
-    losses = np.log1p(gains[gains > -1.0])
-    weights = masses[gains > -1.0] * np.exp(0.5 * losses)
+    some = atoms.losses > -np.inf
+    losses = atoms.losses[some]
+    weights = atoms.masses[some] * np.exp(0.5 * losses)
     # E of G moved to each atom, where it is not negligible.
     half = math.ceil(_REACH * width / spacing) + 1
     first = np.floor(losses / spacing).astype(np.int64) - half
@@ -171,7 +188,7 @@ def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
     spread = np.bincount((index + size - 1)[inside], moved[inside], 2 * size - 1)
     alone = gaussian_excess(width, offsets)
     # What both sums were rounded by: each of them is a sum of non-negative terms, their difference is not.
-    wrong = (64 * ACCURACY / min(width, 1.0)) * (spread + alone) + 2.0**-40 * own
+    wrong = (64 * ACCURACY / min(width, 1.0)) * (spread + alone) + (8.0 * EPS * (atoms.losses.size + 16.0)) * own
     values = np.maximum(own + spread - alone, 0.0) + wrong
     lost = atoms.infinite + float(weights.sum()) * math.exp(-0.5 * _REACH**2)
     return Kernel(values, own + spread + wrong, lost)

@@ -24,7 +24,7 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import PureDP
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 18  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 19  # of the table format and algorithm: increase it to invalidate cached tables
 _MOST_RECORDS = 10_000  # of a user
 
 

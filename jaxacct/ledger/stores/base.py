@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 SCHEMA = 3
 Row = Sequence[Any]
@@ -35,12 +35,8 @@ _FIRST = "INSERT INTO jaxacct_head (id, seq, hash, state) VALUES (1, 0, :hash, :
 _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE id = 1 AND seq = :before"
 
 
-class Sql(Protocol):
-    """Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
-
-    def __call__(self, statement: str, **parameters: int | str | None) -> list[Row]:
-        """Runs a statement and returns its rows."""
-        ...
+Sql = Callable[..., list[Row]]
+"""Runs one statement with named parameters (``:name``); rows as sequences, none for statements without rows."""
 
 
 class Store(abc.ABC):

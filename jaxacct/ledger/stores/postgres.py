@@ -51,8 +51,6 @@ _SCHEMAS = """
 SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = 'jaxacct_schema' AND n.nspname <> :schema ORDER BY 1 LIMIT 10
 """
-# As in libpq's options: -csearch_path=name, -c search_path=name, --search-path=name; a backslash keeps a blank.
-_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search[_-]path=((?:\\.|[^\s\\])*)", re.IGNORECASE)
 # Whose values may be printed; those of others, of keys that we do not know too, may be secret.
 _PUBLIC = {"host", "hostaddr", "port", "dbname", "user", "service", "options", "sslmode", "connect_timeout"}
 # What acts by itself when somebody writes to the ledger's tables: triggers, whether they fire, and rules.
@@ -218,12 +216,8 @@ def _values(url: URL, key: str) -> tuple[str, ...]:
 
 def _schema_of(options: tuple[str, ...]) -> str:
     """The one schema that a URL's options name; ``public`` where they name none."""
-    paths = _PATH.findall(" ".join(options))
-    if not paths:
-        return "public"
-    name = re.sub(r"\\(.)", r"\1", paths[-1])
-    if re.fullmatch(r'"([^"]|"")+"', name):
-        return name[1:-1].replace('""', '"')
-    if not re.fullmatch(r"[^\W\d][\w$]*", name):
-        raise ValueError(f"path_or_url must name one schema in search_path, got {name!r:.80}")
-    return name.lower()
+    text = " ".join(options)
+    named = re.findall(r"(?:^|\s)-c\s*search_path=([^\W\d][\w$]*)(?=\s|$)", text)
+    if len(named) != len(re.findall(r"search[_-]path", text, re.IGNORECASE)) or len(named) > 1:
+        raise ValueError(f"path_or_url must name one schema, by options=-csearch_path=NAME, got options {text!r:.80}")
+    return named[0].lower() if named else "public"

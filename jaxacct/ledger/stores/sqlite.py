@@ -84,7 +84,6 @@ class SqliteStore(Store):
         self.timeout = timeout
         self._alone = threading.RLock()
         self._busy = False
-        self._whole: tuple[int, int, int] | None = None  # the file that was found to have one name
         with _MAKING:
             _STORES.add(self)
 
@@ -116,12 +115,7 @@ class SqliteStore(Store):
             try:
                 with self._begun(_connected(part, "rwc", self.timeout), "BEGIN IMMEDIATE") as sql:
                     _store.create_tables(sql, self, body, digest, state)
-                try:
-                    os.link(part, self.path)
-                except FileExistsError:
-                    return False
-                sync_folder(self.path.parent)
-                return True
+                return _named(part, self.path)
             finally:
                 _remove(part)
 
@@ -152,12 +146,8 @@ class SqliteStore(Store):
                     connection.backup(copy)
                 part.chmod(stat.S_IMODE(self.path.stat().st_mode))
                 yield part
-                try:
-                    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    raise ValueError(f"target must be the path of a new file, and {target} is there") from None
-                part.replace(target)
-                sync_folder(target.parent)
+                if not _named(part, target):
+                    raise ValueError(f"target must be the path of a new file, and {target} is there")
             finally:
                 _remove(part)
 
@@ -178,8 +168,7 @@ class SqliteStore(Store):
 
     def _is_left(self) -> bool:
         """Whether a killed writer, or another program, left something to undo or to move into the file."""
-        sizes = (_size(self._beside(end)) for end in _LEFT)
-        return any(sizes)
+        return any(path.exists() and path.stat().st_size for path in map(self._beside, _LEFT))
 
     @contextlib.contextmanager
     def _session(self, write: bool) -> Iterator[tuple[Sql, sqlite3.Connection]]:
@@ -231,10 +220,7 @@ class SqliteStore(Store):
         """Raises unless the file is there, under one name."""
         if not self.exists():
             raise LedgerMissing(f"{self} is not there")
-        found = self.path.stat()
-        if self._whole != (found.st_dev, found.st_ino, found.st_nlink):
-            has_one_name(self.path)
-            self._whole = (found.st_dev, found.st_ino, 1)
+        has_one_name(self.path)
 
     @contextlib.contextmanager
     def _begun(self, connection: sqlite3.Connection, begin: str) -> Iterator[Sql]:
@@ -293,11 +279,14 @@ def _connected(path: pathlib.Path, mode: str, timeout: float) -> sqlite3.Connect
     return connection
 
 
-def _size(path: pathlib.Path) -> int:
+def _named(part: pathlib.Path, path: pathlib.Path) -> bool:
+    """Gives a whole file its own name, on the disk too; False where something has it."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    sync_folder(path.parent)
+    return True
 
 
 def _remove(part: pathlib.Path) -> None:

@@ -124,14 +124,23 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     n = widths.shape[-1]
     error = 8.0 * (n + 4) * EPS
     widths, drops = xp.moveaxis(widths, 0, -2), xp.moveaxis(drops, 0, -2)  # (..., members, n)
-    # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
-    alpha = xp.clip(xp.cumsum(widths, -1), 0.0, 1.0)
-    beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
-    beta = xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)
+    # Vertices of both sides, from (0, 1) after each steep segment and from (1, 0) before each other one. They are the
+    # same where masses sum up to 1, up to n units; rounded up or left out, they say nothing of the other side's sums.
+    steep = drops > widths
+    beyond = lambda x: xp.flip(xp.cumsum(xp.flip(xp.where(steep, 0.0, x), -1), -1), -1)  # noqa: E731
+    left, fall = (xp.cumsum(xp.where(steep, x, 0.0), -1) for x in (widths, drops))
+    right, rest = beyond(widths), beyond(drops)
+    alpha, beta = xp.concatenate([left, 1.0 - right], -1), xp.concatenate([1.0 - fall, rest], -1)
     if not leakier:
-        # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
-        alpha, beta = xp.minimum(alpha + error, 1.0), beta + error
-    beta = xp.minimum(beta, 1.0 - alpha)
+        # Both sides' curves are above neither, and the larger one is meant: the other side goes on with slope -1. A
+        # vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
+        other = [(right - rest)[..., :1], (fall - left)[..., -1:]]
+        line = xp.concatenate([xp.broadcast_to(x, left.shape) for x in other], -1)
+        more = xp.maximum(xp.stack([widths.sum(-1), drops.sum(-1)]).max(0) - 1.0, 0.0)[..., None]
+        beta = xp.maximum(beta, 1.0 - alpha - line) + error + 2.0 * more
+        alpha = alpha + error
+    alpha = xp.clip(alpha, 0.0, 1.0)
+    beta = xp.clip(beta, 0.0, 1.0 - alpha)
 
     def one(alpha: Array, beta: Array) -> tuple[Array, Array]:
         x = xp.concatenate([xp.zeros(1), alpha, xp.ones(1)])

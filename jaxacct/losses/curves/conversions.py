@@ -84,7 +84,8 @@ def _pld_excess(pld: PLD, grid: LossGrid, literal: str | None) -> Array:
     whole = (literal is not None) & (xp.abs(total - 1.0) <= 4.0 * pld.grid.size * EPS)
     inside = (signed > 0.0) | (losses >= 0.0) | whole
     kept = inside[..., 1:-1] & inside[..., :-2] & inside[..., 2:]
-    kept = xp.concatenate([inside[..., :1] & inside[..., 1:2], kept, inside[..., -1:]], -1)
+    ends = (inside[..., :1] & inside[..., 1:2], inside[..., -1:] & inside[..., -2:-1])
+    kept = xp.concatenate([ends[0], kept, ends[1]], -1)
     excess = xp.clip(xp.where(kept, signed, 0.0), 0.0, xp.minimum(gamma, 1.0))
     # After its last point the curve is constant, so it must not exceed the atom at infinity there.
     last = xp.minimum(excess[..., -1:], deflated(infinite, 8.0 * EPS))
@@ -118,7 +119,7 @@ def _moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
         return values  # chords to (0, 1) and constants from a point on are above
     # A cut curve keeps its constant at the end and its slope at 0, which are smaller than its values at the cuts.
     if to.highest < grid.highest:
-        values = put(values, (..., -1), excess[..., -1])
+        values = put(values, (..., -1), xp.minimum(values[..., -1], excess[..., -1]))
     if to.lowest > grid.lowest:
         growth = min((to.lowest - grid.lowest) * grid.spacing, 700.0)
         slope = deflated(excess[..., 0] * math.exp(growth), 8.0 * EPS * (1.0 + growth))

@@ -284,7 +284,8 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
         miss = xp.maximum(xp.max(values(right, 1.0 - x, sign, -np.inf), -1), 0.0)
         x = x[..., 0]
         f = xp.maximum(miss, 1.0 - power + sign * EPS)
-        return xp.clip(f, 0.0, 1.0 - x), xp.clip(xp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
+        most = inflated(1.0 - x, max(sign, 0.0) * EPS)
+        return xp.clip(f, 0.0, most), xp.clip(xp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
 
     found = mapped(at, alpha.reshape(-1), 16)
     shape = (*widths.shape[:-1], *alpha.shape)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, array_module, xp
 from jaxacct.losses.engines.along_curves import along_curves
 from jaxacct.losses.engines.inversion.inversion_bounds import Size, decays, has_lines, inversion_bounds
 from jaxacct.losses.engines.laws.bounds import MOST_RUNS, law_bounds
@@ -46,7 +45,7 @@ _MANY = 512  # directions, from which on they are answered in turn
 _NARROW = 9e-7  # relative width that asks for no larger size
 
 
-def grouped(pairs: Sequence[Pair], counts: Sequence[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
+def grouped(pairs: Sequence[Pair], counts: Sequence[Array]) -> tuple[tuple[Any, ...], Array]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
     ``(groups, counts)``: leaves of shape ``(batch, parts of the group)``, and ``(batch, K)`` in the order of the
@@ -66,7 +65,6 @@ def bounds(
     counts: Sequence[Array],
     goal: Array,
     most: float | None,
-    xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
     smooth: bool = False,
@@ -77,14 +75,13 @@ def bounds(
         kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
         pairs, counts: the K pairs of a composition and how often each runs; leaves of shape ``(batch,)``, as ``goal``.
         most: the largest number of steps, where it is known while tracing.
-        xp: NumPy where everything is concrete, jax.numpy inside a trace.
         options: only for concrete questions.
         sides: the batch is that many directions of the same settings, one after the other, of which only the worst
             counts; of the others concrete questions may have wide bounds.
         smooth: a program takes derivatives where the bounds are, and so needs narrow ones.
     """
-    groups, stacked = grouped(pairs, counts, xp)
-    if xp is np:
+    groups, stacked = grouped(pairs, counts)
+    if array_module(goal) is np:
         return _concrete(Narrowing(kind, groups, stacked, goal, options, sides))
     if most == 1.0 and stacked.shape[-1] == 1:
         return _one_run(kind, groups, stacked, goal)

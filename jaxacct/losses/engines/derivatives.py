@@ -76,10 +76,10 @@ def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
     windows = [0.5 * erfc(_STEEP * (narrow * index / nodes - _EDGE)) for narrow in _WINDOWS]
     known = totals(parts)
     failed = failures(known, known)[0]
-    return Value(
-        xp.stack([failed + scale * (terms.real * window).sum(-1) for window in windows]),
-        xp.stack([-scale * ((z * terms).real * window).sum(-1) for window in windows]),
-    )
+    delta = failed + scale * xp.stack([(terms.real * window).sum(-1) for window in windows])
+    slope = -scale * xp.stack([((z * terms).real * window).sum(-1) for window in windows])
+    possible = (delta >= 0.0) & (delta <= 1.0)  # where rounding has taken over, windows may agree on any number
+    return Value(*(xp.where(possible, x, np.nan) for x in (delta, slope)))
 
 
 class Curve:

@@ -38,12 +38,12 @@ def bounds_with_failures(
         if left is not None:
             rest.append((left, count))
     if not rest:  # and their answer is exact as it is
-        return bounds(kind, pairs, counts, goal, most, np, options, sides)
+        return bounds(kind, pairs, counts, goal, most, options, sides)
     pairs, counts = [pair for pair, _ in rest], [count for _, count in rest]
 
     def without(goal: Array, options: Options = options) -> Answer:
         """What is left, asked by itself."""
-        return bounds(kind, pairs, counts, goal, most, np, options, sides)
+        return bounds(kind, pairs, counts, goal, most, options, sides)
 
     if not log_survival.any():
         return without(goal)

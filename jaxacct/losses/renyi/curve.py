@@ -1,4 +1,4 @@
-"""`renyi`: the Rényi divergence of any mechanism, by the formula that its own file in `jaxacct.mechanisms` has."""
+"""`renyi`: the Rényi divergence of any mechanism, that of its pair or by a formula of its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def renyi(mechanism: Mechanism, order: ArrayLike, *, relation: str = "add_or_rem
     4096), a trapezoid rule with a certified step for all others. Where that step would have to be finer than
     the 1024 nodes (4096 for `add`) allow, at fractional orders and noise multipliers below about 0.2, the
     sound but loose log(1 - rate + rate exp(order (order - 1) mu^2 / 2)) / (order - 1) takes its place. All
-    are rounded up, by about 1e-12 relative at common parameters. Laplace, exponential mechanism and permute-and-flip
-    have closed formulas, discrete noise, tables and stated guarantees
-    too, mixtures of Gaussians a trapezoid rule with its error added, and anything else a bound from the tails of their
-    pair, about 1e-5 above the truth. A `Composed` has the sum over its parts.
+    are rounded up, by about 1e-12 relative at common parameters. Laplace noise, the exponential mechanism and stated
+    guarantees have closed formulas, finitely many outcomes a sum, mixtures of Gaussians a trapezoid rule with its error
+    added, discrete Gaussian noise the Gaussian's curve, and anything else a bound from the tails of their pair, about
+    1e-5 above the truth. A `Composed` has the sum over its parts.
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape, traced or not.

@@ -61,8 +61,8 @@ class Pair:
     """A dominating pair, as a pytree of float64 arrays of shape ``(...)``, one entry a setting.
 
     Subclasses give ``tails``, ``survey`` and ``loss_error``, and what else differs from the answers here. They may have
-    more methods, which engines look for: ``log_moment(order)`` bounds log E_Q[(P/Q)^order], ``window(log_share)`` lists
-    most of infinitely many outcomes; :mod:`jaxacct.losses.engines.one_run` has two more.
+    more methods, which engines look for: ``window(log_share)`` lists most of infinitely many outcomes;
+    :mod:`jaxacct.losses.engines.one_run` has two more.
     """
 
     def __init_subclass__(cls) -> None:
@@ -93,6 +93,13 @@ class Pair:
     def max_loss(self) -> PerSetting:
         """A bound on every loss of one run, shape ``(...)``; inf where there is none, or a loss can be infinite."""
         return np.inf + self._zero()
+
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """A bound of log E_Q[(P / Q)^order], order > 1, rounded up: no loss is larger than the largest.
+
+        It serves Rényi divergences where tails are too small for a float64; inf where nothing is known.
+        """
+        return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
 
     def infinity(self) -> PerSetting:
         """P(L = inf), exact or rounded down, shape ``(...)``; ``p_above`` counts it as well."""

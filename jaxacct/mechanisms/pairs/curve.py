@@ -124,6 +124,10 @@ class ConcentratedPair(CurvePair):
     def _divergence(self) -> Array:
         return self.rho
 
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """That of every mechanism with the guarantee."""
+        return (1.0 + 1e-12) * order * (order - 1.0) * self.rho
+
     def loss_error(self) -> PerSetting:
         """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
         reach = self.rho + 2.0 * xp.sqrt(_FAR * self.rho)
@@ -157,6 +161,10 @@ class RenyiPair(CurvePair):
 
     def _divergence(self) -> Array:
         return self.divergence + self._zero()
+
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """That of every mechanism with the guarantee, which says nothing of larger orders."""
+        return xp.where(order <= self.order, (1.0 + 1e-12) * (order - 1.0) * self.divergence, np.inf)
 
     def _exponent_error(self, losses: Array) -> Array:
         a, divergence = column(self.order), column(self.divergence)

@@ -109,6 +109,10 @@ class DiscreteGaussianPair(Pair):
         log_weight = -0.5 * (away / sigma) ** 2
         return Survey((away + 0.5 * gap) * gap / sigma**2, log_weight - logsumexp(log_weight)[..., None])
 
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """That of the Gaussian of as much noise (Canonne, Kamath, Steinke 2020); rounded up."""
+        return (1.0 + 1e-12) * 0.5 * order * (order - 1.0) * (self.sensitivity / self.sigma) ** 2
+
     def loss_error(self) -> PerSetting:
         """As in ``GaussianPair``, with the noise multiplier sigma / sensitivity."""
         noise = self.sigma / self.sensitivity

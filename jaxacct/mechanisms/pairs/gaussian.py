@@ -19,7 +19,8 @@ from jaxacct.mechanisms.pairs.sampled_loss import (
     log_rest,
     mixed_loss,
 )
-from jaxacct.mechanisms.parameters import NOISE_UNITS
+from jaxacct.mechanisms.parameters import NOISE_UNITS, RATE_UNITS
+from jaxacct.mechanisms.renyi.gaussian import sampled_gaussian_divergence
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
 REACH = 37.5
@@ -96,9 +97,9 @@ class GaussianPair(Rated, Pair):
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
     def log_moment(self, order: PerSetting) -> PerSetting:
-        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
-        whole = 0.5 * order * (order - 1.0) / self.noise**2
-        return (1.0 + 1e-12) * xp.logaddexp(log_rest(self.rate, self.rest), xp.log(self.rate) + whole) + 1e-14
+        """That of `remove`, which has the larger one."""
+        rate = xp.minimum(inflated(self.rate, RATE_UNITS * UNIT), 1.0)
+        return (order - 1.0) * sampled_gaussian_divergence(self.gaussian_mu(), rate, order, "remove")
 
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.

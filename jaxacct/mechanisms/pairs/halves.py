@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, column, xp
+from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, mirrored, rest_at_zero
 
@@ -56,7 +57,9 @@ class HalvesPair(Pair):
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
-        return (1.0 + 1e-12) * xp.logaddexp(self.above.log_moment(order), self.below.log_moment(order))
+        above, below = self.above.log_moment(order), self.below.log_moment(order)
+        both = xp.where(above + below > 1.0, xp.logaddexp(above, below), log1p(xp.expm1(above) + xp.expm1(below)))
+        return (1.0 + 1e-12) * both
 
     def infinity(self) -> PerSetting:
         return self.above.infinity()

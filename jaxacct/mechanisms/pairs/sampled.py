@@ -138,6 +138,11 @@ class SampledPair(Rated, Pair):
         found = mixed_loss_up(xp.where(add, -largest, largest), self.rate, self.rest, add)
         return xp.where(add, -found, found)
 
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """log(1 + rate (A - 1)) of the inner A = E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        inner = self.inner.log_moment(order)
+        return (1.0 + 1e-12) * mixed_loss(inner, self.rate, self.rest)
+
     def loss_error(self) -> PerSetting:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
         return self.inner.loss_error() + 160.0 * UNIT

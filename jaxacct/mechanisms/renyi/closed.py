@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, Real, xp
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -42,22 +42,6 @@ def guarded(value: Array, parameter: Array, order: Array) -> Array:
     """``value``, at least 1e-300, and infinite where a parameter or an order is invalid."""
     good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
     return xp.where(good, xp.maximum(value, _TINY), np.inf)
-
-
-@hosted
-def pure_divergence(epsilon: Array, order: Array, categories: Real = 2.0) -> Array:
-    """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
-
-    log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
-    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
-    with k - 1 + e^eps below for k categories. At an epsilon of 0 it is 0.
-    """
-    xp, a, eps, categories = floats(order, epsilon, categories)
-    others = xp.log(categories - 1.0)
-    log_excess = a * eps + xp.log(-xp.expm1(-(a - 1.0) * eps)) + xp.log(-xp.expm1(-a * eps)) - xp.logaddexp(others, eps)
-    value = from_excess(log_excess, a, a * eps)
-    value = guarded(xp.minimum(value, eps), eps, a)
-    return xp.where((eps == 0) & (categories >= 2) & (a > 1), 0.0, value)
 
 
 @hosted

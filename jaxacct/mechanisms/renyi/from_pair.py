@@ -1,59 +1,58 @@
-"""The Rényi divergence of a pair without a closed formula, from its tails or a bound of its moments."""
+"""The Rényi divergence of a pair: by the formula of its kind, else from its tails or a bound of its moments."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.host import floats
-from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
-from jaxacct.mechanisms.renyi.tails import log_excess
-
-Curve = Callable[..., Array]
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.sampled import SampledPair
+from jaxacct.mechanisms.pairs.table import Tabulated
+from jaxacct.mechanisms.parameters import RATE_UNITS
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, sampled_gaussian_divergence
+from jaxacct.mechanisms.renyi.mixture import mixture_divergence
+from jaxacct.mechanisms.renyi.tails import log_excess, table_divergence
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
 
 
-def largest(curves: list[Array]) -> Array:
-    """The largest of curves of the same orders: the worst of several directions."""
-    return functools.reduce(xp.maximum, curves)
+def largest(pairs: list[Pair], order: ArrayLike) -> Array:
+    """The largest divergence of several directions of one mechanism."""
+    if isinstance(pairs[0], GaussianPair):
+        pairs = pairs[:1]  # for every order `remove`, which is the first, has the larger one
+    return functools.reduce(xp.maximum, [pair_divergence(pair, order) for pair in pairs])
 
 
-def unknown(order: Array) -> Array:
-    """The bound of log E_Q[(P/Q)^order] where none is known."""
-    return xp.full_like(order, np.inf)
-
-
-@np.errstate(all="ignore")
-def doubled(log_moment: Array) -> Array:
-    """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
-    small = log1p(2.0 * xp.expm1(xp.minimum(log_moment, 1.0)))
-    return inflated(xp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
-
-
-@np.errstate(all="ignore")
-def sampled_moment(inner: Curve, rate: Array, order: Array) -> Array:
-    """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
-    xp, c, rate = floats((order - 1.0) * inner(order), rate)
-    small = log1p(rate * xp.expm1(xp.minimum(c, 30.0)))
-    value = inflated(xp.where(c > 30.0, xp.logaddexp(0.0, xp.log(rate) + c), small), 1e-12)
-    return xp.where(rate == 0.0, 0.0, value)
+def pair_divergence(pair: Pair, order: ArrayLike) -> Array:
+    """An upper bound of the divergence of one pair (inside ``enable_x64``); infinite for invalid numbers."""
+    if isinstance(pair, GaussianPair):
+        mu, rate = pair.gaussian_mu(), xp.minimum(inflated(pair.rate, RATE_UNITS * UNIT), 1.0)
+        if not _validate.is_traced(rate) and np.all(rate == 1.0):
+            return gaussian_divergence(mu, order)
+        backwards = not _validate.is_traced(pair.reverse) and bool(np.all(pair.reverse > 0.5))
+        return sampled_gaussian_divergence(mu, rate, order, "add" if backwards else "remove")
+    if isinstance(pair, MixturePair):
+        return mixture_divergence(pair, order)
+    if isinstance(pair, SampledPair) and isinstance(pair.inner, MixturePair):
+        return mixture_divergence(pair.inner, order, pair.rate, pair.rest)
+    return table_divergence(pair, order) if isinstance(pair, Tabulated) else _from_tails(pair, order)
 
 
 @np.errstate(all="ignore")
-def from_pair(pair: Pair, order: ArrayLike, log_moment: Curve) -> Array:
-    """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
+def _from_tails(pair: Pair, order: ArrayLike) -> Array:
+    """From the pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
-    moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
+    moments = [pair.log_moment(a + s) for s in (0.0, *_TILTS)]
     moments = xp.stack(xp.broadcast_arrays(*moments), -1)
     moments = xp.where(xp.isnan(moments), np.inf, moments)
     shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))

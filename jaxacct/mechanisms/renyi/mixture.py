@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array, logsumexp, xp
+from jaxacct._numerics.arrays import Array, Real, column, logsumexp, xp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct._types import PyTree
-from jaxacct.mechanisms.renyi.from_pair import largest
+from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 _NODES = 2048
@@ -81,21 +78,12 @@ def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, rever
 _curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NODES)
 
 
-Mixture: TypeAlias = tuple[ArrayLike, Sequence[ArrayLike], Sequence[ArrayLike]]
-"""Sigma, sensitivities and weights."""
-
-
-def mixture_divergence(mixture: Mixture, order: ArrayLike, relation: str, rate: ArrayLike) -> Array:
-    """The divergence of a `RandomSensitivityGaussian` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
-
-    `add_or_remove` is the larger of both directions.
-    """
-    leaves: PyTree = (*mixture, order, rate)
-    shape = np.broadcast_shapes(*settings_shapes(leaves))
-    noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
-    shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
-    weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
-    directions = {"remove": [False], "add": [True]}.get(relation, [False, True])
-    found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
-    return largest(found).reshape(shape)
+def mixture_divergence(pair: MixturePair, order: ArrayLike, rate: Real = 1.0, rest: Real = 0.0) -> Array:
+    """The divergence of a mixture on a Poisson sample of ``rate``: ``rest`` more weight at 0."""
+    shape = np.broadcast_shapes(*settings_shapes((pair, order, rate, rest)))
+    pair, orders, rate, rest = flattened((pair, order, rate, rest), shape, xp)
+    shifts, weights = pair.sensitivities.values, pair.weights.values
+    weights = weights / weights.sum(-1, keepdims=True)
+    shifts = xp.concatenate([xp.zeros_like(column(rate)), shifts], -1)
+    weights = xp.concatenate([column(rest), column(rate) * weights], -1)
+    return _curve(pair.noise, shifts, weights, orders, pair.reverse > 0.5).reshape(shape)

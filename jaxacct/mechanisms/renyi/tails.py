@@ -130,10 +130,15 @@ def _of_table(pair: Tabulated, order: Array) -> Array:
     # The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1) >= 0, and f(0) = a - 1.
     value = log_power_excess(xp.where(atoms.losses < 0, -away, away), a)
     value = xp.where(atoms.losses == -np.inf, xp.log(a - 1.0), value)
-    has_q = atoms.q > 0
-    terms = xp.where(has_q, xp.log(xp.where(has_q, atoms.q, 1.0)) + value, -np.inf)
+    log = lambda mass: xp.where(mass > 0, xp.log(xp.where(mass > 0, mass, 1.0)), -np.inf)  # noqa: E731
+    # What Q has of a large loss may have underflowed, what P has of it has not.
+    larger = finite & (atoms.losses > 0)
+    log_q = xp.where(larger, log(atoms.p) - xp.where(larger, atoms.losses - atoms.loss_error, 0.0), log(atoms.q))
     margin = (ROUNDING + atoms.error + 2.0**-48 * a * away.max(-1, keepdims=True)).max(-1)
-    total = inflated(xp.logaddexp(0.0, logsumexp(terms) + margin) / (order - 1.0), ROUNDING)
+    total = inflated(xp.logaddexp(0.0, logsumexp(log_q + value) + margin) / (order - 1.0), ROUNDING)
+    # No divergence is above the largest loss, and none is 0 but of losses of 0.
+    most = xp.where(finite & (atoms.p > 0), xp.where(atoms.losses < 0, 0.0, away), 0.0).max(-1)
+    total = xp.minimum(xp.maximum(total, 1e-300), most)
     infinite = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1) > 0
     good = (order > 1) & (order < np.inf) & ~infinite & ~xp.isnan(total + atoms.p.sum(-1) + atoms.q.sum(-1))
     good &= ~xp.isnan(atoms.losses).any(-1)  # what has no size is not finite

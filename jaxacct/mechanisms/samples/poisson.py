@@ -12,14 +12,13 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, xp
 from jaxacct._numerics.host import at_hand
-from jaxacct._numerics.pytree import checked, mechanism, unchecked
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.pytree import checked, mechanism
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate
 from jaxacct.mechanisms.randomized_response import ApproximateDP
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
-from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, sampled_moment
 
 
 @mechanism
@@ -80,26 +79,9 @@ class PoissonSampled(Mechanism):
         return self.mechanism._replaced(nested(rate, poisson_rate(self.rate)))
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        """Exact for Gaussians and mixtures of them, from the tails of the pair for all others."""
-        if relation == "replace":
-            ((pair, _),) = self._dominating(relation)
-            return from_pair(pair, order, pair.log_moment)
-        inner = self.mechanism
-        if isinstance(inner, PoissonSampled):
-            # Divergences grow with the rate, so that a product that is rounded up bounds them.
-            rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
-            rate = xp.minimum(rate, 1.0)
-            return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
-        rate = nonnegative(self.rate, 1.0)
-        known = inner._sampled_renyi(rate, order, relation)
-        if known is not None:
-            return known
-        found = []
-        for name in self._sides(relation):
-            ((pair, _),) = self._dominating(name)
-            whole = functools.partial(inner._renyi, relation=name)
-            found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, rate)))
-        return largest(found)
+        found = super()._renyi(order, relation)
+        never = functools.reduce(operator.or_, [xp.asarray(rate) == 0 for rate in self._nesting()[0]])
+        return xp.where(never & (found < np.inf), 0.0, found)
 
     def _pure(self) -> Array | None:
         pure = self.mechanism._pure()

@@ -76,9 +76,6 @@ class UserLevel(Mechanism):
     def _dominating(self, relation: str) -> Runs:
         return self._mixture(True)._dominating(relation)
 
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return self._mixture(True)._renyi(order, relation)
-
     def _witness(self, relation: str) -> Mechanism:
         return self._mixture(False)
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, xp
-from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import checked, mechanism, unchecked
-from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.known_attack import KnownAttack
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.halves import HalvesPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
-from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
-from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-from jaxacct.mechanisms.samples.poisson import PoissonSampled
 from jaxacct.mechanisms.samples.subsample import Subsample
 
 
@@ -80,29 +72,6 @@ class SampledWithoutReplacement(Subsample):
         if relation != "replace":
             return [(inner._sampled(rate, relation), 1.0)]
         return [(HalvesPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add"), np.zeros(())), 1.0)]
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        if relation in ("add_or_remove", "add", "remove"):
-            for name in self._sides(relation):
-                self._dominating(name)  # says what is wrong, if anything is
-            # A quotient is off by a unit; divergences grow with the rate.
-            rate = xp.minimum(inflated(self._rate().value, 2.0 * UNIT), 1.0)
-            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=rate)
-            return sampled._renyi(order, relation)
-        # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
-        # halves together.
-        ((pair, _),) = self._dominating(relation)
-        inner, (_, rate) = self.mechanism, floats(self._rate().value)
-        noise = inner._gaussian_noise()
-        if noise is None:
-            whole = functools.partial(inner._renyi, relation="replace")
-            return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
-        mu = inflated(mu_of_noise(noise), 2.0**-48)
-
-        def log_moment(at: Array) -> Array:
-            return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
-
-        return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
         found = of_witness(self, "replace")

@@ -4,8 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.laws.cells import Law, Laws, laws
-from jaxacct.losses.engines.laws.sums import composed
+from jaxacct.losses.engines.laws.cells import laws
 from jaxacct.mechanisms.pairs.cells import with_edge
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -77,16 +76,3 @@ def test_the_laws_close_in_with_the_square_of_the_cells(name):
         return np.mean([_stick(upper, epsilon) - _stick(lower, epsilon) for epsilon in at])
 
     assert gap(96) < gap(24) / 8 + 1e-11
-
-
-@pytest.mark.parametrize("size", [1, 40, 700])
-def test_a_law_composed_with_itself_is_that_of_two_of_the_kind(size):
-    losses = np.sort(np.random.default_rng(size).normal(size=size))
-    masses = np.random.default_rng(1).dirichlet(np.ones(size))
-    edges = np.linspace(-6.0, 6.0, 500)
-    one, other = (Laws(Law(losses, masses, np.zeros(())), Law(losses, masses, np.zeros(()))) for _ in range(2))
-    square, product = composed(one, one, edges), composed(one, other, edges)
-    truth = (masses[:, None] * masses * np.maximum(-np.expm1(0.1 - losses[:, None] - losses), 0.0)).sum()
-    for law, like in zip(square, product, strict=True):
-        assert _stick(law, 0.1) == pytest.approx(_stick(like, 0.1), rel=1e-9)
-    assert _stick(square.lower, 0.1) <= truth <= _stick(square.upper, 0.1)

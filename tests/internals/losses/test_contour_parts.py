@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.engines.inversion.integrand import Integrand
-from jaxacct.losses.engines.inversion.read_off import bound_by_moments, summed
+from jaxacct.losses.engines.inversion.read_off import summed
 from jaxacct.losses.engines.inversion.transform import transform
 from jaxacct.losses.engines.lines.normal_line import log_moments, quadrature
 from jaxacct.losses.engines.lines.normal_losses import NormalLoss
@@ -194,14 +194,3 @@ def test_a_sum_is_read_within_its_error_even_at_phases_of_a_million():
                     theta * mpmath.fsum(real) - mpmath.fsum(f * i for f, i in zip(frequencies, imag, strict=True))
                 )
                 assert slope[k, 0] == pytest.approx(float(falling), abs=1e-7)
-
-
-def test_deltas_are_bounded_by_the_moment_of_the_best_tilt_and_by_1_where_none_is_known():
-    tilts, log_moments = np.array([[2.0], [3.0], [1.0], [0.0]]), np.array([[1.0], [3.5], [0.4], [0.0]])
-    for epsilon in (0.0, 0.8):
-        each = [np.exp(m - t * epsilon) * (t / (1 + t)) ** t / (1 + t) for t, m in ((2.0, 1.0), (3.0, 3.5), (1.0, 0.4))]
-        with np.errstate(all="ignore"):  # as engines run
-            found = bound_by_moments("delta", tilts, log_moments, np.zeros(1), np.array([epsilon]))
-            nothing = bound_by_moments("delta", tilts, np.nan * tilts, np.zeros(1), np.array([epsilon]))
-        assert min(each) <= found[0] <= min(each) * (1 + 2e-12)
-        assert nothing[0] == 1.0

@@ -25,7 +25,7 @@ def test_a_gaussian_is_rounded_up_by_a_few_units_and_no_more():
         whole = np.asarray(renyi(PoissonSampled(mechanism, 1.0), 2.0))  # every record is in the sample
     for s, d, a, m, v, w in zip(sigma, sensitivity, order, mu, value, whole, strict=True):
         ratio = Fraction(float(d)) / Fraction(float(s))
-        for found, truth, units in ((m, ratio, 3), (v, Fraction(float(a)) * ratio**2 / 2, 12), (w, ratio**2, 12)):
+        for found, truth, units in ((m, ratio, 3), (v, Fraction(float(a)) * ratio**2 / 2, 12), (w, ratio**2, 24)):
             assert 0 <= Fraction(float(found)) / truth - 1 <= units * Fraction(2) ** -52
 
 

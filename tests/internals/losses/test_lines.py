@@ -80,8 +80,8 @@ CASES = [
 
 def made(mechanism, relation, theta, nodes, spacing):
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        batch = Batch.of(mechanism, 1.0, 2, relation, np)
-        (group,), _ = grouped(batch.query[0], batch.query[1], np)
+        batch = Batch.of(mechanism, 1.0, 2, relation)
+        (group,), _ = grouped(batch.query[0], batch.query[1])
         line = line_of(group)(np.array([[theta]]), np.array([[-60.0]]), 256)
         found = line.quadrature(np.array([spacing]), nodes)
         other = transform(found.losses, found.weights, np.array([spacing]), nodes)

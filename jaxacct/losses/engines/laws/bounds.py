@@ -15,7 +15,7 @@ import math
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Real
+from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.rounding import inflated
 from jaxacct.losses.engines.laws.aim import Aim
 from jaxacct.losses.engines.laws.cells import Law
@@ -56,7 +56,7 @@ def law_bounds(
     return np.array(lower), np.array(upper)
 
 
-def runs_of(groups: tuple[Pair, ...], counts: np.ndarray, row: int) -> Runs:
+def runs_of(groups: tuple[Pair, ...], counts: Array, row: int) -> Runs:
     """The runs of one setting of a batch."""
     parts = []
     for group in groups:

@@ -79,10 +79,6 @@ class AntipodalLaplacePair(Rated, Pair):
         """That of every outcome from eps on, rounded up."""
         return self._largest(self.epsilon, self.rate, self.rest) + self.loss_error()
 
-    def log_moment(self, order: PerSetting) -> PerSetting:
-        """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
-        return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
-
     def loss_error(self) -> PerSetting:
         """A loss moves with y by no more than y does; eps is a rounded quotient."""
         return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * xp.log(self.rate))

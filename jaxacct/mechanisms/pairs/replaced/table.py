@@ -111,10 +111,6 @@ class AntipodalTablePair(Rated, Listed):
         p, q = xp.concatenate([cells.p, cells.q], -1), xp.concatenate([cells.q, cells.p], -1)
         return Atoms(losses, p, q, 4.0 * cells.share, 0.0)
 
-    def log_moment(self, order: PerSetting) -> PerSetting:
-        """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
-        return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
-
     def loss_error(self) -> PerSetting:
         """Twice that of the inner losses, and the roundings of ``mixed_loss``."""
         atoms = self.inner.atoms()

@@ -1,12 +1,16 @@
-"""Long work says on a terminal how far it has come, on one line, and nothing anywhere else."""
+"""Long work says on a terminal how far it has come, on one line and nowhere else; a printed bound is a bound."""
 
 import io
+import math
 import sys
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct import _progress as made
+from jaxacct._printing import rounded_down, rounded_up
 from jaxacct._progress import progress
 
 
@@ -72,3 +76,15 @@ def test_the_line_goes_away_also_after_an_error(monkeypatch):
     with progress("more") as told:
         told(1, 2)
     assert "more" in terminal.getvalue()
+
+
+@hypothesis.given(st.floats(allow_nan=False, allow_infinity=False, width=64), st.integers(1, 12))
+def test_rounding_never_crosses_the_value_and_stays_close(value, digits):
+    up, down = float(rounded_up(value, digits)), float(rounded_down(value, digits))
+    assert down <= value <= up
+    if math.isfinite(up - down) and abs(value) > 1e-300:
+        assert up - down <= abs(value) * 10.0 ** (1 - digits) * 1.01
+
+
+def test_infinity_prints():
+    assert rounded_up(math.inf) == "inf"
