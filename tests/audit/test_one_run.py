@@ -122,6 +122,16 @@ def test_the_recursion_finds_what_a_linear_program_finds(mechanism, pairs, setti
     assert feasible(pairs, *setting, found * 0.98)
 
 
+def test_the_certified_curve_refutes_what_the_gaussian_curve_refutes():
+    # At the confidence at which GDP(mu) is refuted, the largest mu that is refuted is this one.
+    for mu, setting in ((0.5, (500, 100, 85)), (1.0, (1000, 300, 296)), (0.2, (1000, 1000, 600))):
+        value = run(*setting, mechanism=GDP(mu)).p_value
+        assert value < 0.9
+        certified = jaxacct.epsilon(GDP(mu), 1e-5).upper
+        assert run(*setting, confidence=1 - value).gaussian_epsilon == pytest.approx(certified, rel=1e-3)
+        assert run(*setting, confidence=1 - value).gaussian_epsilon >= certified * (1 - 1e-9)
+
+
 def guessed(rng, mu, canaries, guesses, runs):
     """Right guesses about the canaries of ``runs`` runs of a Gaussian mechanism, by its scores."""
     included = rng.random((runs, canaries)) < 0.5

@@ -150,9 +150,7 @@ CASES = {
     "with_accuracy": case(lambda accuracy: state().with_accuracy(accuracy), accuracy=0.5),
 }  # fmt: skip
 CASES = {f"training.{name}": make for name, make in CASES.items()}
-CASES["testing.neighbours"] = case(
-    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove"
-)
+CASES["testing.neighbours"] = case(testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove")
 DEAR = {
     f"training.{name}"
     for name in (
