@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import jaxacct
-from jaxacct import ApproximateDP, Composed, Gaussian, PureDP, audit
+from jaxacct import GDP, ApproximateDP, Composed, Gaussian, PoissonSampled, PureDP, audit
 
 # (canaries, guesses, correct, delta, confidence), and what jax_privacy's CanaryScoreAuditor (at commit 8967688c, with
 # an explicit threshold) has as epsilon_one_run and epsilon_one_run_fdp; it searches to 1e-6.
@@ -161,6 +161,22 @@ def test_honest_runs_are_refuted_no_more_often_than_stated_and_leaks_are(mechani
     assert np.mean(guessed(rng, mu, canaries, guesses, runs) >= first) <= 0.072
     if guesses < 150:
         assert np.mean(guessed(rng, 6 * mu, canaries, guesses, 100) >= first) >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(2.0, 0.25, 16), (1.0, 0.05, 40)])
+def test_honest_sampled_runs_are_refuted_no_more_often_than_stated(sigma, rate, steps):
+    rng, canaries, guesses, runs = np.random.default_rng(1), 200, 60, 1000
+    mechanism = PoissonSampled(Gaussian(sigma), rate)
+    first = least_refuted(
+        lambda right: run(canaries, guesses, right, mechanism=mechanism, steps=steps).refuted, guesses
+    )
+    included = rng.random((runs, canaries)) < 0.5
+    scores = included * rng.binomial(steps, rate, included.shape) + sigma * steps**0.5 * rng.normal(size=included.shape)
+    order = np.argsort(scores, axis=1)
+    right = np.take_along_axis(included, order[:, canaries - 30 :], 1).sum(1)
+    right += (~np.take_along_axis(included, order[:, :30], 1)).sum(1)
+    assert np.mean(right >= first) <= 0.072
 
 
 def test_several_scores_share_the_error():
