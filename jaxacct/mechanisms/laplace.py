@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import checked, mechanism
 from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Symmetric
@@ -15,7 +13,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.replaced.laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.parameters import Rate, positive
-from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_laplace
 
 
@@ -47,9 +44,6 @@ class Laplace(Symmetric):
     def _dominating(self, relation: str) -> Runs:
         return [(LaplacePair(self._epsilon()), 1.0)]
 
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return _divergence(positive(self.scale), positive(self.sensitivity), order)
-
     def _pure(self) -> Array:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
@@ -62,15 +56,3 @@ class Laplace(Symmetric):
 
     def _replaced(self, rate: Rate) -> Pair:
         return AntipodalLaplacePair(self._epsilon(), rate.value, rate.rest)
-
-
-@hosted
-def _divergence(scale: Array, sensitivity: Array, order: Array) -> Array:
-    """log(a e^((a-1) eps) / (2a-1) + (a-1) e^(-a eps) / (2a-1)) / (a-1) (Mironov 2017, Proposition 6)."""
-    xp, a, scale, sensitivity = floats(order, scale, sensitivity)
-    eps = inflated(xp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, np.nan), 2.0**-50)
-    # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
-    up = xp.log(a) + log_rest((a - 1.0) * eps)
-    down = xp.log(a - 1.0) + log_rest(-a * eps)
-    value = from_excess(xp.logaddexp(up, down) - xp.log(2.0 * a - 1.0), a, a * eps)
-    return guarded(xp.minimum(value, eps), eps, a)

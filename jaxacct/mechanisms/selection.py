@@ -6,17 +6,13 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, xp
-from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import checked, mechanism
-from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
 from jaxacct.mechanisms.randomized_response import Response
-from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
-from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
 @mechanism
@@ -42,9 +38,6 @@ class Exponential(Symmetric):
     """
 
     epsilon: ArrayLike = checked(_validate.positive)
-
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return _divergence(nonnegative(self.epsilon), order)
 
     def _pure(self) -> Array:
         return nonnegative(self.epsilon)
@@ -75,29 +68,3 @@ class PermuteAndFlip(Response):
     """
 
     epsilon: ArrayLike = checked(_validate.positive)
-
-
-@hosted
-def _divergence(epsilon: Array, order: Array) -> Array:
-    """The largest divergence of any pair with a loss in [t - eps, t], over t: docs/proofs/families.md, theorem 6."""
-    xp, a, eps = floats(order, epsilon)
-    # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
-    t = xp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)
-    # p e^((a-1) t) + (1-p) e^(-(a-1) (eps-t)) with p e^-t + (1-p) e^(eps-t) = 1, as a mean of f(x) = x^a - 1 - a (x-1)
-    # over Q: only positive terms. Q = (p e^-t, 1 - p e^-t), x = e^t and e^(t - eps).
-    scale = xp.log(-xp.expm1(-eps))
-    log_high = xp.log(-xp.expm1(t - eps)) - scale - t
-    log_low = xp.log(-xp.expm1(-t)) - scale
-    terms = xp.logaddexp(log_high + log_power_excess(t, a), log_low + log_power_excess(t - eps, a))
-    # Being off by d costs a relative 4 (d / eps)^2 + a^2 d^2 / 2 of the excess, and t is off by a few roundoffs.
-    off = 2.0**-49 * (1.0 + eps)
-    terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + ROUNDING / (a - 1.0)
-    value = from_excess(terms, a, a * eps)
-    # The theorem without a maximisation: a range of eps is a eps^2 / 8 (Cesar, Rogers 2021), and eps-DP.
-    return guarded(xp.minimum(xp.minimum(value, eps), inflated(a * eps / 8.0 * eps, ROUNDING)), eps, a)
-
-
-def _log_mean(x: Array) -> Array:
-    """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
-    series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
-    return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))

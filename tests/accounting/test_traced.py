@@ -6,11 +6,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 import jaxacct
-from jaxacct import Composed, FromTables, Gaussian, Laplace, PoissonSampled, RandomizedResponse
-from tests.truth import contour_delta
+from jaxacct import (
+    Composed,
+    FromTables,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    PoissonSampled,
+    PrivacyProfile,
+    RandomizedResponse,
+    mechanisms,
+)
+from jaxacct.losses.compare import gaussian_order
+from jaxacct.losses.compare.chain import is_chain
 
 SIGMAS = np.array([0.875, 1.0, 1.25])  # float32 numbers
 P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
@@ -113,17 +123,10 @@ def test_every_order_of_differentiation_gives_the_slope_of_the_bounds(order, wid
     np.testing.assert_allclose(found, truth, rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_slopes_are_those_of_an_integral_computed_in_another_way():
-    bounds = lambda s: jaxacct.epsilon(sampled(s), 2.0**-16, steps=100)  # noqa: E731
-    with jax.enable_x64(True):
-        slope = jax.grad(lambda s: bounds(s).upper)(0.875)
-    # Bisection for epsilon.
-    ends = []
-    for sigma in (0.875 * (1 - 1e-3), 0.875 * (1 + 1e-3)):
-        low, high = (x + sign * 0.05 for x, sign in zip(bounds(sigma), (-1, 1), strict=True))
-        ends.append(brentq(lambda at: np.log(contour_delta(sigma, 2.0**-6, 100, at) * 2.0**16), low, high, xtol=1e-11))  # noqa: B023
-    np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2e-3 * 0.875), rtol=1e-5)
+def central(value, numbers, place, step):
+    """The slope of ``value`` in one of its numbers, by a difference."""
+    ends = [value(*(x + sign * step if i == place else x for i, x in enumerate(numbers))) for sign in (-1, 1)]
+    return (ends[1] - ends[0]) / (2 * step)
 
 
 @pytest.mark.parametrize("kind", ["epsilon", "delta"])
@@ -137,11 +140,8 @@ def test_derivatives_in_every_number(kind):
         found = jax.grad(value, range(6))(*numbers)
     for place, slope in enumerate(found):
         step = 1.0 if place >= 4 else 1e-4 * numbers[place]  # steps are whole numbers
-        ends = [value(*(x + sign * step if i == place else x for i, x in enumerate(numbers))) for sign in (-1, 1)]
-        np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2 * step), rtol=1e-6 if place < 4 else 0.1)
-    # Runs of the first part are those in all over the rounds: their derivatives are tied to one another.
-    both = lambda first: value(*numbers[:4], first, 3.0)  # noqa: E731
-    np.testing.assert_allclose(found[4], (both(101.0) - both(99.0)) / 2, rtol=1e-4)
+        rtol = {4: 1e-4, 5: 0.1}.get(place, 1e-6)
+        np.testing.assert_allclose(slope, central(value, numbers, place, step), rtol=rtol)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,7 @@ def test_one_run_of_anything_has_derivatives(mechanism, target):
     with jax.enable_x64(True):
         found = jax.jit(jax.grad(value, (0, 1)))(*numbers)
     for place, slope in enumerate(found):
-        ends = [value(*(x * (1 + sign * 1e-5) if i == place else x for i, x in enumerate(numbers))) for sign in (-1, 1)]
-        np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2e-5 * numbers[place]), rtol=1e-5)
+        np.testing.assert_allclose(slope, central(value, numbers, place, 1e-5 * numbers[place]), rtol=1e-5)
 
 
 def test_derivatives_are_0_where_nothing_moves_and_nan_where_nothing_is_known():
@@ -361,3 +360,22 @@ def test_compiled_programs_know_nothing_of_what_is_no_number_of_runs():
         for sigma, steps in ((1.0, np.nan), (1.0, 2.5), (1.0, -3.0), (np.nan, 10.0), (-1.0, 10.0)):
             assert compiled(sigma, steps) == np.inf
         assert compiled(1.0, 10.0) < 0.1
+
+
+GRID = LossGrid(0.02, -200, 401)
+
+
+def test_orders_of_curves():
+    wide, narrow = (
+        [PrivacyProfile.from_mechanism(mechanisms.Laplace(s), grid=GRID, bound=bound) for bound in ("upper", "lower")]
+        for s in (1.0, 2.0)
+    )
+    best = jax.jit(lambda a, b: jaxacct.supremum([a, b]))(wide[1], narrow[1])
+    np.testing.assert_allclose(best.excess, wide[1].excess, atol=1e-7)
+    chain = jax.jit(lambda a, b: is_chain([a, b]))(wide[0], narrow[0])
+    assert chain.verdict == is_chain([wide[0], narrow[0]]).verdict
+    order = jax.jit(jaxacct.dominates)(wide[0], narrow[1])
+    assert order.verdict == jaxacct.dominates(wide[0], narrow[1]).verdict
+    inside, outside = (jax.tree.map(float, mu(wide[0])) for mu in (jax.jit(gaussian_order.mu_of), gaussian_order.mu_of))
+    assert inside.dominated <= outside.dominating
+    assert inside.dominating >= outside.dominated

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, Gaussian, PoissonSampled, filters
+from jaxacct.filters import Reason
 from tests.contract.filter_cases import CASES, in_programs, law, leaves, play
 
 every_filter = pytest.mark.parametrize("name", CASES)
@@ -36,11 +37,12 @@ def test_it_takes_every_kind_of_query_that_it_names(name):
     for query in CASES[name].accepts():
         admitted, state = ledger.update(query, start)
         assert admitted, query
+        assert int(ledger.reason(query, start)) == Reason.ADMITTED
         assert np.any(leaves(state) != leaves(start)), query
 
 
 @every_filter
-def test_what_is_no_law_or_too_leaky_is_refused_and_changes_nothing(name):
+def test_what_is_no_law_or_too_leaky_is_refused_for_a_reason_and_changes_nothing(name):
     """Nor does it close a door."""
     ledger = CASES[name].make()
     for state in (ledger.init(), ledger.update(CASES[name].small(1.0), ledger.init())[1]):
@@ -48,6 +50,10 @@ def test_what_is_no_law_or_too_leaky_is_refused_and_changes_nothing(name):
             admitted, after = ledger.update(query, state)
             assert not admitted, query
             chex.assert_trees_all_equal(state, after)
+            reason = ledger.reason(query, state)
+            assert reason.dtype == jnp.int32
+            assert int(reason) == int(ledger.reason(query, state, admitted=admitted)) != Reason.ADMITTED
+            assert filters.sentence(reason, ledger, query)
         assert ledger.update(CASES[name].small(1.0), state)[0]
     for query, message in CASES[name].rejects():
         with pytest.raises(ValueError, match=message):
@@ -100,6 +106,7 @@ def test_update_is_pure_and_a_refusal_changes_nothing(name):
     assert history[0]
     assert not history[-1]
     assert history == sorted(history, reverse=True), "equal queries are admitted until the budget is spent"
+    assert int(ledger.reason(query, state)) == Reason.SPENT
     for asked in (query, case.big):
         admitted, after = ledger.update(asked, state)
         assert not admitted
@@ -237,3 +244,17 @@ def test_what_masses_leave_of_1_is_an_infinite_loss(name):
         if found:
             for read in (ledger.spent, ledger.remaining):
                 np.testing.assert_allclose(leaves(read(one)), leaves(read(two)), rtol=1e-6, atol=1e-12)
+
+
+def test_what_lies_outside_of_a_menu_is_named_with_its_numbers():
+    menu = CASES["menu"].make()
+    for query, words in (
+        (PoissonSampled(Gaussian(0.9), 0.1), "noise 0.9 is below the least, 2, that this filter was made for"),
+        (PoissonSampled(Gaussian(2.0), 0.3), "rate 0.3 is above the largest, 0.1, that this filter was made for"),
+        (5, "position 5 is none of the 2 that this filter has entries for"),
+    ):
+        reason = jax.jit(menu.reason)(query, menu.init())
+        assert int(reason) == Reason.OUTSIDE
+        assert filters.sentence(reason, menu, query) == words
+    with pytest.raises(ValueError, match="reason must be"):
+        filters.sentence(17)

@@ -23,6 +23,7 @@ from jaxacct import (
     Shuffled,
     filters,
 )
+from jaxacct.filters import Reason
 from tests.contract.filter_cases import CASES, in_programs, play
 
 with_traced_noise = pytest.mark.parametrize(
@@ -235,3 +236,12 @@ def test_a_traced_parameter_that_makes_no_sense_is_refused_by_every_filter(name)
                 continue  # infinite noise is refused or costs next to nothing, as each family has it
             found = run([np.float32(bad) if i == place else one for i, one in enumerate(good)])
             assert not any(found.values()), (place, bad, found)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.traced and case.number is not None])
+def test_a_parameter_that_is_none_is_invalid_inside_a_program(name):
+    budget = CASES[name].make()
+    ask = jax.jit(lambda number, state: budget.reason(CASES[name].small(number), state))
+    for bad in (np.nan, -1.0):
+        assert int(ask(jnp.float32(bad), budget.init())) == Reason.INVALID
+    assert int(ask(jnp.float32(1.0), budget.init())) == Reason.ADMITTED

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
+from jaxacct.filters import Reason
 
 NORMS = np.array([0.0, 0.25, 0.5, 1.0, 3.0], np.float32)  # the clip norm is 1: the last two cost the same
 
@@ -97,6 +98,8 @@ def test_norms_that_are_none_take_no_part_and_change_nobodys_price(name):
         norms[2] = bad
         takes_part, after = budget.update(step, norms, state)
         assert takes_part.tolist() == [False, True, False, True, True]
+        reasons = np.where(takes_part, Reason.ADMITTED, Reason.INVALID)
+        assert np.asarray(budget.reason(step, norms, state)).tolist() == reasons.tolist()
         spent = np.asarray(budget.spent(after))
         assert spent[2] == np.asarray(budget.spent(state))[2]
         assert (np.delete(spent, 2) == np.delete(np.asarray(budget.spent(wanted)), 2)).all()

@@ -59,6 +59,7 @@ def one_more(name):
 def test_a_state_of_another_budget_or_setting_is_refused_and_named(name):
     ledger, query, state = one_more(name)
     for other in (raised(name), *(make() for make in OTHERS.get(name, []))):
+        assert int(ledger.reason(query, other.init())) == filters.Reason.FOREIGN_STATE
         for mine, foreign in ((ledger, other.init()), (other, state)):
             assert refused(mine, query, foreign)
             with pytest.raises(ValueError, match="state must be one of this filter"):
@@ -77,11 +78,12 @@ def test_a_program_refuses_what_python_refuses_and_reads_it_as_spent(name):
     @jax.jit
     def step(state):
         read = ledger.spent(state), ledger.remaining(state), ledger.fraction(state)
-        return ledger.update(query, state), read
+        return ledger.update(query, state), read, ledger.reason(query, state)
 
     assert step(state)[0][0]
-    (admitted, after), (spent, left, share) = step(foreign)
+    (admitted, after), (spent, left, share), reason = step(foreign)
     assert not admitted
+    assert int(reason) == filters.Reason.FOREIGN_STATE
     chex.assert_trees_all_equal(after, foreign)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(left))
     assert np.all(np.asarray(share) >= 1)

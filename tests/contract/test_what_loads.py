@@ -30,9 +30,18 @@ for name in ("dp_accounting", "flax", "flint", "jax_privacy", "matplotlib", "opt
     sys.modules[name] = None
 for face in {FACES}:
     exec(f"from jaxacct{{face}} import *")
-try:
-    certify(Gaussian(1.0), epsilon=1.0)
-except ImportError as missing:
-    print(missing)
+calls = (
+    lambda: certify(Gaussian(1.0), epsilon=1.0),
+    lambda: from_dp_event(None),
+    lambda: Ledger("postgresql://x/y", pure_dp(1.0), create=True),
+)
+for call in calls:
+    try:
+        call()
+    except ImportError as missing:
+        print(missing)
 """
-    assert "needs python-flint: pip install 'jaxacct[certify]'" in printed(program)
+    flint, events, server = printed(program).splitlines()
+    assert "needs python-flint: pip install 'jaxacct[certify]'" in flint
+    assert "from_dp_event needs dp_accounting: pip install 'jaxacct[interop]'" in events
+    assert "jaxacct[ledger]" in server

@@ -72,8 +72,7 @@ CASES = {
         first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=("mechanism", "members", "family"),
     ),
     "adversary.cost_of_adaptivity": case(
-        sound=within_one, functions=("progress",), queries=FAMILY, epsilon=1.0, delta=0.1, blocks=3, relation="remove",
-        progress=None, **NAMED,
+        sound=within_one, queries=FAMILY, epsilon=1.0, delta=0.1, blocks=3, relation="remove", **NAMED,
     ),
     "adversary.counterexample": case(family=FAMILY, rounds=3, **FINITE, **NAMED),
     "adversary.evaluate": case(
@@ -86,12 +85,12 @@ CASES = {
         allowed=lambda counts: sum(counts) < 3, certain=lambda counts: True, **NAMED,
     ),
     "adversary.natural_filter_cost": case(
-        sound=within_one, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, progress=None, **NAMED,
+        sound=within_one, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED,
     ),
     "adversary.residue_condition": case(budget=FAMILY[1], query=0, family=FAMILY, rounds=3, relation="remove", **NAMED),
     "adversary.totally_ordered_closure": case(family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, **NAMED),
     "adversary.worst_case": case(
-        sound=within_one, functions=("progress",), rule=ANY, rounds=2, **FINITE, record=True, progress=None, **NAMED,
+        sound=within_one, rule=ANY, rounds=2, **FINITE, **NAMED,
     ),
     "expost.reduction.brownian_step": case(
         key=KEY, value=1.0, previous=1.0, spent=0.5, epsilon=1.0, order=8.0, sensitivity=1.0,

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import decimal
 import fractions
+import inspect
 import math
 import operator
 import pathlib
@@ -113,7 +114,9 @@ def case(function: Any = None, /, *spared: str, sound: Any = None, **given: Any)
 
     def make(name: str) -> Case:
         arguments = {name: value.make() if isinstance(value, Later) else value for name, value in given.items()}
-        return Case(function or operator.attrgetter(name)(jaxacct), arguments, sound, spared, **about)
+        target = function or operator.attrgetter(name)(jaxacct)
+        inspect.signature(target).bind(**arguments)  # a name that is no argument's would be refused, whatever its value
+        return Case(target, arguments, sound, spared, **about)
 
     return make
 

@@ -8,6 +8,7 @@ import pytest
 
 import jaxacct
 from jaxacct import interop
+from tests.refusals import all_refused
 
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
 from dp_accounting import dp_event  # noqa: E402
@@ -111,32 +112,29 @@ def test_records_that_keep_apart_are_no_worse_than_independent_ones():
 
 
 def test_strategies_are_mechanisms():
-    found = interop.mechanism_of_selection(CyclicPoissonSampling(), jaxacct.Gaussian(1.0))
-    truth = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.01), 1e-5, steps=501)
-    assert jaxacct.epsilon(found, 1e-5) == truth
-    fixed = interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0, 2.0), records=1000)
-    assert float(jaxacct.epsilon(fixed, 1e-5, relation="replace").upper) < math.inf
+    mechanism_of, noise = interop.mechanism_of_selection, jaxacct.Gaussian(1.0)
+    epsilon = lambda mechanism, **rest: jaxacct.epsilon(mechanism, 1e-5, **rest)  # noqa: E731
+    truth = epsilon(jaxacct.PoissonSampled(noise, 0.01), steps=501)
+    assert epsilon(mechanism_of(CyclicPoissonSampling(), noise)) == truth
+    fixed = mechanism_of(FixedBatchSampling(), jaxacct.Gaussian(1.0, 2.0), records=1000)
+    assert epsilon(fixed, relation="replace").upper < math.inf
     cut = CyclicPoissonSampling()
     cut.truncated_batch_size = 20
-    largest = interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000)
-    assert float(jaxacct.epsilon(largest, 1e-5).upper) > float(truth.upper)
+    assert epsilon(mechanism_of(cut, noise, records=2000)).upper > truth.upper
     cut.partition_type = types.SimpleNamespace(name="INDEPENDENT")  # a group may hold everybody
-    assert interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000).mechanisms[0].records == 2000
-    bins = interop.mechanism_of_selection(BallsInBinsSampling(), jaxacct.Gaussian(1.0))
-    assert jaxacct.epsilon(bins, 1e-5) == jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 10), 1e-5)
+    assert mechanism_of(cut, noise, records=2000).mechanisms[0].records == 2000
+    assert epsilon(mechanism_of(BallsInBinsSampling(), noise)) == epsilon(jaxacct.RandomAllocation(noise, 10))
     again = BallsInBinsSampling()
     again.iterations = 20
-    kept = interop.mechanism_of_selection(again, jaxacct.Gaussian(2.0))  # a record keeps its bin: as one louder epoch
-    louder = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(math.sqrt(2.0)), 10), 1e-5)
-    assert jaxacct.epsilon(kept, 1e-5).upper == pytest.approx(louder.upper, rel=1e-6)
-    drawn_anew = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(2.0), 10), 1e-5, steps=2)
-    assert jaxacct.epsilon(kept, 1e-5).lower > drawn_anew.upper
-    with pytest.raises(ValueError, match="a record keeps its bin"):
-        interop.mechanism_of_selection(again, jaxacct.Laplace(1.0))
-    with pytest.raises(ValueError, match="records must be given"):
-        interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0))
-    with pytest.raises(ValueError, match="strategy must be one"):
-        interop.mechanism_of_selection(object(), jaxacct.Gaussian(1.0))
+    kept = epsilon(mechanism_of(again, jaxacct.Gaussian(2.0)))  # a record keeps its bin: as one louder epoch
+    louder = epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(math.sqrt(2.0)), 10))
+    assert kept.upper == pytest.approx(louder.upper, rel=1e-6)
+    assert kept.lower > epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(2.0), 10), steps=2).upper
+    all_refused(
+        ("a record keeps its bin", lambda: mechanism_of(again, jaxacct.Laplace(1.0))),
+        ("records must be given", lambda: mechanism_of(FixedBatchSampling(), noise)),
+        ("strategy must be one", lambda: mechanism_of(object(), noise)),
+    )
 
 
 def test_jax_privacy_s_plans_calibrate_with_our_accountant():

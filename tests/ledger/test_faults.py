@@ -15,8 +15,8 @@ from jaxacct.ledger.errors import (
     LedgerTampered,
     LedgerUnavailable,
 )
-from tests.ledger.charged import altered as altered
-from tests.ledger.charged import path as path
+from tests.ledger.stores import altered as altered
+from tests.ledger.stores import path as path
 
 TAMPERED = {
     "a label": ('UPDATE jaxacct_records SET body = replace(body, \'"label":"c"\', \'"label":"x"\') WHERE seq = 3', 3),

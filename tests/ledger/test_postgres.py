@@ -1,7 +1,5 @@
 """The same ledger on a real PostgreSQL server, which the test run starts (and on CI installs)."""
 
-import sys
-
 import pytest
 
 from jaxacct import Ledger, filters
@@ -100,9 +98,3 @@ def test_a_password_is_printed_nowhere(server, capsys):
     assert "made postgresql" in captured.out
     assert "there already" in captured.err
     assert "secret" not in captured.out + captured.err
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(ImportError, match=r"jaxacct\[ledger\]"):
-        Ledger("postgresql://x/y", filters.pure_dp(1.0), create=True)

@@ -61,27 +61,22 @@ def bounds(kind, noise, rate, runs, goal, add):
 CASES = [(1.0, 1e-9, 4.0), (1.0, 1e-3, 40.0), (0.6, 1e-5, 60.0), (2.0, 1e-6, 5.0), (4.0, 1e-2, 1.7), (1.3, 3e-2, 9.0)]
 
 
+def check(noise, rate, runs, epsilon, add, truth, room):
+    """Bounds of delta enclose the truth, those of epsilon at the truth enclose epsilon, and both are narrow."""
+    for kind, goal, value in (("delta", epsilon, truth), ("epsilon", truth, epsilon)):
+        lower, upper = bounds(kind, noise, rate, runs, goal, add)
+        assert lower <= value * (1.0 + room)
+        assert value * (1.0 - room) <= upper
+        assert upper - lower <= 1e-3 * upper
+
+
 @pytest.mark.parametrize(
     ("noise", "rate", "losses", "runs"), [(*case, 2) for case in CASES] + [(*case, 3) for case in CASES[1:4]]
 )
 @pytest.mark.parametrize("add", [False, True], ids=["remove", "add"])
-def test_bounds_of_delta_enclose_nested_quadrature(noise, rate, losses, runs, add):
+def test_bounds_enclose_nested_quadrature(noise, rate, losses, runs, add):
     epsilon = 0.6 * runs * rate if add else losses * rate
-    truth = float(stick(noise, rate, runs, epsilon, add))
-    lower, upper = bounds("delta", noise, rate, runs, epsilon, add)
-    assert lower <= truth * (1.0 + 1e-8)
-    assert truth * (1.0 - 1e-8) <= upper
-    assert upper - lower <= 1e-3 * upper
-
-
-@pytest.mark.parametrize(("noise", "rate", "losses"), CASES)
-@pytest.mark.parametrize("add", [False, True], ids=["remove", "add"])
-def test_bounds_of_epsilon_enclose_the_epsilon_of_a_delta(noise, rate, losses, add):
-    epsilon = 1.2 * rate if add else losses * rate
-    low, high = bounds("epsilon", noise, rate, 2, float(stick(noise, rate, 2, epsilon, add)), add)
-    assert low <= epsilon * (1.0 + 1e-7)
-    assert epsilon * (1.0 - 1e-7) <= high
-    assert high - low <= 1e-3 * high
+    check(noise, rate, runs, epsilon, add, float(stick(noise, rate, runs, epsilon, add)), 1e-7)
 
 
 def inverted(noise, rate, runs, epsilon, add, vertex, outcomes):
@@ -117,15 +112,7 @@ def _line(law, loss, z, away, runs):
     ],
 )
 def test_more_runs_and_noise_are_enclosed_and_a_thousandth_wide(noise, rate, runs, epsilon, add, vertex):
-    truth = inverted(noise, rate, runs, epsilon, add, vertex, 9.0)
-    lower, upper = bounds("delta", noise, rate, runs, epsilon, add)
-    assert lower <= truth * (1.0 + 1e-9)
-    assert truth * (1.0 - 1e-9) <= upper
-    assert upper - lower <= 1e-3 * upper
-    low, high = bounds("epsilon", noise, rate, runs, truth, add)
-    assert low <= epsilon * (1.0 + 1e-9)
-    assert epsilon * (1.0 - 1e-9) <= high
-    assert high - low <= 1e-3 * high
+    check(noise, rate, runs, epsilon, add, inverted(noise, rate, runs, epsilon, add, vertex, 9.0), 1e-9)
 
 
 def test_beyond_the_largest_loss_nothing_is_left():

@@ -211,3 +211,20 @@ def test_suprema_of_curves_whose_masses_do_not_sum_up_to_one_stay_on_their_side(
             if bound == "lower":
                 assert np.all(both.trade_off(ALPHA) <= np.min(values, 0) + 1e-15)
             assert np.all(sign * (both.profile(grid).hockey_stick(epsilon) - np.max(truth, 0)) >= -1e-15)
+
+
+@pytest.mark.parametrize("size", [None, 16])
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_products_of_curves_whose_two_sums_differ_stay_on_their_side(bound, size):
+    """What is above a curve on both sides of slope 1 need not be above it in a product."""
+    rng, epsilon, sign = np.random.default_rng(8), np.linspace(-3.0, 3.0, 25), 1.0 if bound == "lower" else -1.0
+    for _ in range(15):
+        experiments = [finite.random_experiment(rng, 5) for _ in range(2)]
+        truth = [float(finite.hockey_stick(finite.compose(*experiments), float(np.exp(x)))) for x in epsilon]
+        (widths, drops), other = (finite.as_arrays(one) for one in experiments)
+        share = rng.choice([0.0, 1.0], 2) * {"lower": 5e-4, "upper": -0.5}[bound]
+        shifted = widths + share[0] * np.maximum(widths - drops, 0), drops + share[1] * np.maximum(drops - widths, 0)
+        for curve_of_first in (shifted, [one.astype(np.float32) for one in (widths, drops)]):
+            product = TradeOff(*curve_of_first, bound).compose(TradeOff(*other, bound), size)
+            found = product.profile(LossGrid(0.125, -40, 81)).hockey_stick(epsilon)
+            assert np.all(sign * (found - truth) >= -1e-15)

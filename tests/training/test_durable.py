@@ -147,6 +147,13 @@ def written(folder):
 ACKNOWLEDGED = [{"kind": "charge", "step": step, "state": "0123"} for step in range(4)]
 
 
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """Of a journal whose syncs take no time: no power is cut here."""
+    monkeypatch.setattr("os.fsync", lambda file: None)
+    return tmp_path / "journal"
+
+
 def charged(path):
     """A journal of four charges that reached the disk and half a line; how long it is without the half line."""
     with contextlib.closing(Journal(path)) as journal:
@@ -176,9 +183,7 @@ def held(path):
         return None
 
 
-def test_no_truncation_takes_back_a_charge_that_reached_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda file: None)  # for speed: no power is cut here
-    path = tmp_path / "journal"
+def test_no_truncation_takes_back_a_charge_that_reached_the_disk(path):
     whole = charged(path)
     raw = path.read_bytes()
     with contextlib.closing(Journal(path)) as journal:  # the half of a line is cut off, and what follows is kept
@@ -192,10 +197,8 @@ def test_no_truncation_takes_back_a_charge_that_reached_the_disk(tmp_path, monke
         assert held(path) == (None if length < whole else ACKNOWLEDGED), length
 
 
-def test_no_wrong_byte_takes_back_a_charge_that_reached_the_disk(tmp_path, monkeypatch):
+def test_no_wrong_byte_takes_back_a_charge_that_reached_the_disk(path):
     """Also in the line's end, in the count at the beginning, and in the line that was half written."""
-    monkeypatch.setattr("os.fsync", lambda file: None)
-    path = tmp_path / "journal"
     whole = charged(path)
     raw = path.read_bytes()
     first = begins(raw)
@@ -218,10 +221,8 @@ def test_records_of_another_journal_under_the_counts_of_this_one_are_damage(tmp_
 
 
 @pytest.mark.parametrize("together", [1, 2, 3])
-def test_a_count_that_a_power_cut_tore_leaves_the_one_of_the_sync_before(tmp_path, monkeypatch, together):
+def test_a_count_that_a_power_cut_tore_leaves_the_one_of_the_sync_before(path, together):
     """However many records each sync brings: a run's step brings two, a charge and what became of it."""
-    monkeypatch.setattr("os.fsync", lambda file: None)
-    path = tmp_path / "journal"
     syncs = 5
     with contextlib.closing(Journal(path)) as journal:
         for step in range(syncs):
@@ -243,8 +244,7 @@ def test_a_count_that_a_power_cut_tore_leaves_the_one_of_the_sync_before(tmp_pat
 
 
 @pytest.mark.parametrize("byte", [b"x", b" ", b"\0", b"\x8a"])
-def test_a_whole_record_with_a_wrong_byte_for_its_end_is_damage_even_where_it_was_not_counted(tmp_path, byte):
-    path = tmp_path / "journal"
+def test_a_whole_record_with_a_wrong_byte_for_its_end_is_damage_even_where_it_was_not_counted(path, byte):
     with contextlib.closing(Journal(path)) as journal:
         journal.append({"kind": "x"})  # as after a power cut that came before the count
     raw = path.read_bytes()

@@ -1,5 +1,7 @@
-"""Roots and step keys: the wrong kind is refused, both are pytrees, and no text shows a word of them."""
+"""Roots and step keys of both generators: others are refused, all are pytrees, and no text shows a word of them."""
 
+import functools
+import json
 import re
 
 import jax
@@ -9,14 +11,26 @@ import optax
 import pytest
 
 from jaxacct import filters, training
-from tests.training.small import DATA, PARAMS, SGD, loss
+from tests.training import small
+from tests.training.small import DATA, SGD, bits
+from tests.training.small import loss as squared
 
 ROOTS = training.seeded_keys(0xFEDCBA9876543210)
 STEP = training.step_keys(ROOTS, 0)
 SECURE = training.secure_keys()
-X = DATA[:4]
+X = jnp.ones((4, 3))
+PARAMS = {"w": jnp.zeros(3)}
 BUDGET, PLAN = filters.gdp(1.0), training.schedules.constant(2.0, 1.0, 3)
 ACCOUNTS = filters.per_example(filters.gdp(1.0), examples=4)
+STATE = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
+
+
+def outcome():
+    return training.FitResult(STATE, [training.StepRecord(1, 2.0, 1.0, 1.0, 0.1, 0.9)], [(1, 0.5)], "plan finished")
+
+
+def loss(params, row):
+    return jnp.sum(params["w"] * row)
 
 
 def noisy(keys):
@@ -122,29 +136,12 @@ def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
         alone = training.step_keys(ROOTS, number)
         for found in (stacked, mapped):
             assert words_of(jax.tree.map(lambda leaf, n=number: leaf[n], found)) == words_of(alone)
-    for keys in (ROOTS, STEP):
-        leaves, structure = jax.tree.flatten(keys)
-        assert type(jax.tree.unflatten(structure, leaves)) is type(keys)
-
-
-def states():
-    aggregate = training.filtered_aggregate(BUDGET, PLAN, ROOTS, clip_norm=1.0, size=4)
-    state = training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS)
-    return [
-        ROOTS,
-        STEP,
-        SECURE,
-        state,
-        state._asdict(),
-        training.FitResult(state, [], [], "plan finished"),
-        training.init_state(PARAMS, SGD, ACCOUNTS, PLAN, ROOTS),
-        aggregate.init(PARAMS),
-        optax.chain(aggregate, SGD).init(PARAMS),
-    ]
 
 
 def test_no_text_of_keys_or_states_shows_a_word_of_them():
-    for one in states():
+    aggregate = training.filtered_aggregate(BUDGET, PLAN, ROOTS, clip_norm=1.0, size=4)
+    states = STATE, training.init_state(PARAMS, SGD, ACCOUNTS, PLAN, ROOTS), aggregate.init(PARAMS)
+    for one in (ROOTS, STEP, SECURE, *states, STATE._asdict(), optax.chain(aggregate, SGD).init(PARAMS), outcome()):
         for text in (repr(one), str(one), f"{one}"):
             assert not WORDS & set(re.findall(r"\d+", text))
 
@@ -160,13 +157,7 @@ MISTAKES = {
     "a step's number": lambda wrong: training.step_keys(ROOTS, wrong),
     "a mask": lambda wrong: training.sample_pieces(wrong, 2),
     "gradients": lambda wrong: training.add_clipped(training.empty_sum(PARAMS, 4), wrong, np.ones(4, bool), 1.0),
-    "what a step returns": lambda wrong: training.fit(
-        lambda state, data: (wrong, 1),
-        training.init_state(PARAMS, SGD, BUDGET, PLAN, ROOTS),
-        X,
-        steps=1,
-        evaluate=lambda params: 0.5,
-    ),
+    "what a step returns": lambda wrong: training.fit(lambda *_: (wrong, 1), STATE, X, steps=1, evaluate=lambda _: 0.5),
 }
 
 
@@ -178,3 +169,71 @@ def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mis
     with pytest.raises((ValueError, TypeError)) as caught:
         MISTAKES[mistake](wrong)
     assert not WORDS & set(re.findall(r"\d+", str(caught.value)))
+
+
+def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
+    about = {"budget": training.Budget(BUDGET, PLAN), "delta": 1e-5, "data": {}, "settings": {}}
+    report = training.make_report(outcome(), seeded=True, **about)
+    assert report["seeded"] is True
+    assert not WORDS & set(re.findall(r"\d+", json.dumps(report)))
+    with pytest.raises(ValueError, match="seeded must be True or False, and no seed, got a int") as caught:
+        training.make_report(outcome(), seeded=987654321, **about)
+    assert "987654321" not in str(caught.value)
+
+
+FILTER, SCHEDULE = filters.approximate_gdp(1.0), training.schedules.constant(2.0, 0.15, 40)
+
+
+def test_every_call_draws_256_bits_for_each_root():
+    words = [np.asarray(jax.random.key_data(key)) for _ in range(8) for key in training.secure_keys()]
+    assert all(word.shape == (8,) for word in words)
+    assert np.unique(words).size == 16 * 8
+
+
+def test_a_compiled_step_draws_what_an_eager_one_does_and_keys_are_all_that_it_depends_on():
+    roots = training.secure_keys()
+
+    def release(roots, number):
+        keys = training.step_keys(roots, number)
+        return training.noisy_gradient(squared, small.PARAMS, DATA, keys, sigma=1.0, rate=0.15, clip_norm=1.0)
+
+    def drawn(roots, number):
+        return [jax.random.bits(key, (3, 7)) for key in training.step_keys(roots, number)[:3]]
+
+    compiled = jax.jit(release)
+    assert bits(compiled(roots, 3)) == bits(compiled(roots, 3))
+    assert bits(jax.jit(drawn)(roots, 3)) == bits(drawn(roots, 3))
+    others = [compiled(roots, 4), compiled(SECURE, 3), compiled(roots._replace(noise=SECURE.noise), 3)]
+    assert all(bits(other) != bits(compiled(roots, 3)) for other in others)
+
+
+def test_noise_is_normal_and_coins_are_fair():
+    roots = training.secure_keys()
+    noise = np.sort(np.asarray(training.gaussian_tree(roots.noise, jnp.zeros(100_000))))
+    normal = np.asarray(jax.scipy.stats.norm.cdf(noise))
+    distance = np.abs(normal - (np.arange(100_000) + 0.5) / 100_000).max()
+    assert distance < 3.2 / 100_000**0.5  # Kolmogorov and Smirnov: exceeded once in 4e8 draws
+    coins = training.poisson_sample(roots.sampling, 100_000, 0.25)
+    assert abs(int(coins.sum()) - 25_000) < 6.0 * (100_000 * 0.25 * 0.75) ** 0.5
+
+
+def test_a_durable_run_is_resumed_to_the_bit(tmp_path):
+    step = training.make_step(squared, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=4)
+    roots = training.secure_keys()
+    keys = functools.partial(training.attempt_keys, roots)
+    ends = []
+    for folder, killed in (("one", True), ("other", True), ("whole", False)):
+        state = training.init_state(small.PARAMS, SGD, FILTER, SCHEDULE, training.secure_keys())
+        for steps in (6, 2) if killed else (8,):
+            opened = training.durable_run(
+                tmp_path / folder, step, state, FILTER, resume=steps != 8 and killed, every=4, keys=keys
+            )
+            with opened as run:
+                state = run.state
+                for _ in range(steps):
+                    state, _ = run.step(state, DATA)
+                run.save(state)
+        ends.append((int(state.step), bits(state.params)))
+    assert ends[0] == ends[1]  # attempts have noise of their own, and it is the same each time
+    assert ends[2][0] == ends[0][0] == 8
+    assert ends[2][1] != ends[0][1]

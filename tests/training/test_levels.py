@@ -14,17 +14,13 @@ GAUSSIANS = (Gaussian(2.0), Gaussian(4.0))
 LEVELS = on_levels(INNER, GAUSSIANS)
 
 
-def update_of(levels):
-    return jax.jit(lambda sigma, rate, state: levels.update(PoissonSampled(Gaussian(sigma), rate), state))
-
-
-@pytest.fixture(scope="module", params=["gaussians", pytest.param("sampled", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[1.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def menu(request):
     """A menu, its levels' compiled update, and its rate."""
-    if request.param == "gaussians":
-        return GAUSSIANS, update_of(LEVELS), 1.0
-    menu = filters.gaussian_menu((2.0, 4.0), 0.1, sigmas=2)
-    return menu, update_of(on_levels(INNER, menu)), 0.1
+    menu = GAUSSIANS if request.param == 1.0 else filters.gaussian_menu((2.0, 4.0), 0.1, sigmas=2)
+    levels = on_levels(INNER, menu)
+    update = jax.jit(lambda sigma, rate, state: levels.update(PoissonSampled(Gaussian(sigma), rate), state))
+    return menu, update, request.param
 
 
 def test_a_traced_query_is_charged_as_the_cheapest_level_that_dominates_it(menu):
@@ -47,3 +43,10 @@ def test_what_no_level_dominates_is_refused_and_leaves_the_state(menu):
         admitted, after = update(jnp.float32(sigma), jnp.float32(asked), state)
         assert not bool(admitted)
         assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.array_equal(a, b), after, state)))
+
+
+def test_the_guarantee_and_the_numbers_are_the_inner_filters():
+    assert float(LEVELS.guarantee.epsilon(1e-5)) == float(INNER.guarantee.epsilon(1e-5))
+    state = LEVELS.init()
+    assert float(LEVELS.spent(state)) == float(LEVELS.fraction(state)) == 0.0
+    assert float(LEVELS.remaining(state)) == 1.0

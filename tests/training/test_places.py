@@ -184,13 +184,6 @@ def assert_even(draws, piece):
     assert np.sum((cells - wanted) ** 2) / wanted < chi2.isf(1e-6, cells.size - 1)
 
 
-def test_lanes_of_different_records_are_even_and_independent():
-    drawn = jax.jit(jax.vmap(lambda key: lanes_of(sample_pieces(jnp.ones(30, bool), 4, key), 30)))
-    found = np.asarray(drawn(jax.random.split(jax.random.key(0), 6400)))
-    for three in ([0, 1, 2], [0, 4, 8], [28, 29, 3]):
-        assert_even(found[:, three], 4)
-
-
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "with"])  # there a record has several places
 def test_in_the_batches_of_every_sampler_lanes_are_even_and_independent_of_who_else_is_in(name):
     made = training.sampler(MECHANISMS[name], N, piece=4)

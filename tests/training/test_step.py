@@ -205,8 +205,9 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     assert sum(int(count) for _, count in training.planned_mechanism(budget.schedule).parts()) == 20
 
 
-def test_fixed_schedules_propose_what_they_planned():
+def test_fixed_schedules_propose_what_they_planned_and_list_every_query_that_they_may_make():
     for schedule in (constant(2.0, 0.1, 37), warmup_decay(2.0, 0.1, 37)):
+        assert {(m.mechanism.sigma, m.rate) for m in schedule.menu()} == {(s, q) for s, q, _ in schedule.planned}
         steps = [(sigma, rate) for sigma, rate, count in schedule.planned for _ in range(count)]
         assert len(steps) == schedule.steps == 37
         for number, (sigma, rate) in enumerate(steps):
@@ -231,9 +232,7 @@ def test_the_adaptive_schedule_reacts_to_releases_and_stays_in_its_range():
     assert float(schedule.propose(jnp.int32(99), state, released)[0]) == seen[-1]
 
 
-def test_a_schedule_lists_every_query_that_it_may_make():
-    for schedule in (constant(2.0, 0.1, 5), warmup_decay(2.0, 0.1, 60)):
-        assert {(m.mechanism.sigma, m.rate) for m in schedule.menu()} == {(s, q) for s, q, _ in schedule.planned}
+def test_an_adaptive_schedule_lists_its_levels():
     menu = adaptive(2.0, 1.0, 9).menu()
     assert all(isinstance(entry, Gaussian) for entry in menu)
     np.testing.assert_allclose([entry.sigma for entry in menu], 2.0 * 2.0 ** (np.arange(-2, 5) / 4), rtol=1e-6)

@@ -47,6 +47,34 @@ def sort(segments: Segments) -> Segments:
     return Segments(segments.widths[order], segments.drops[order])
 
 
+def balanced(one: Segments, leakier: bool) -> Segments:
+    """The same curve, leakier or less leaky, with equal sums of widths and drops: at least 1, or at most 1.
+
+    Only then is what is above a curve on either side of slope 1 above it in a product, where both sides meet: the law's
+    curve at gamma < 1 is the sum of widths less gamma times that of drops, and the excess.
+    """
+    xp, (widths, drops) = array_module(*one), one
+    steep = drops > widths
+    flatter, steeper = (xp.where(side, xp.abs(widths - drops), 0.0) for side in (~steep, steep))
+    gap = flatter.sum() - steeper.sum()
+    share = lambda part, whole: xp.where(whole > 0, part / xp.where(whole > 0, whole, 1.0), 0.0)  # noqa: E731
+    less, more = xp.maximum(gap, 0.0), xp.maximum(-gap, 0.0)  # what drops and widths lack
+    if leakier:
+        held, kept = xp.where(steep, 0.0, widths).sum(), xp.where(steep, drops, 0.0).sum()
+        # A curve that has nothing on one side is above none but that of no loss.
+        widths, drops = (
+            xp.where(steep, xp.where((more > 0) & (held <= 0), drops, widths), widths * (1.0 + share(more, held))),
+            xp.where(steep, drops * (1.0 + share(less, kept)), xp.where((less > 0) & (kept <= 0), widths, drops)),
+        )
+        scale = xp.minimum(xp.maximum(widths.sum(), drops.sum()), 1.0)
+    else:
+        widths = widths - flatter * xp.minimum(share(less, flatter.sum()), 1.0)
+        drops = drops - steeper * xp.minimum(share(more, steeper.sum()), 1.0)
+        scale = xp.maximum(xp.maximum(widths.sum(), drops.sum()), 1.0)
+    scale = xp.where(scale > 0, scale, 1.0)
+    return Segments(widths / scale, drops / scale)
+
+
 def product(one: Segments, other: Segments, leakier: bool) -> Segments:
     """The tensor product, unsorted, ``n * m`` segments, masses rounded up (``leakier``) or down."""
     factor = 1.0 + (4.0 if leakier else -4.0) * EPS

@@ -243,7 +243,8 @@ def _compose(a_widths: Array, a_drops: Array, b_widths: Array, b_drops: Array, s
     n, m = a_widths.shape[-1], b_widths.shape[-1]
 
     def one(first: Any, second: Any) -> Segments:
-        every = segments.product(Segments(first[:n], first[n:]), Segments(second[:m], second[m:]), leakier)
+        a, b = Segments(first[:n], first[n:]), Segments(second[:m], second[m:])
+        every = segments.product(segments.balanced(a, leakier), segments.balanced(b, leakier), leakier)
         return segments.reduce(every, size, leakier)
 
     return rows(one, xp.concatenate([a_widths, a_drops], -1), xp.concatenate([b_widths, b_drops], -1))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+from jax.typing import ArrayLike
+
 from jaxacct._numerics.arrays import Array, column, xp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Edges, Pair, PerSetting, Survey, Tails, beyond_ends, legendre_rule, quadrature
+from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
 
 _NODES = 128  # of a survey, for each piece of the losses
 
@@ -24,6 +28,14 @@ class BoundedLoss(Pair):
     def loss_error(self) -> PerSetting:
         """The rounding of eps, and those of eps - l and eps + l, which count as one of the loss."""
         return 8.0 * UNIT * self.max_loss()
+
+    def divergence(self, order: ArrayLike) -> PerSetting:
+        """The Rényi divergence, in closed form; rounded up, infinite for invalid numbers."""
+        raise NotImplementedError
+
+    def log_moment(self, order: PerSetting) -> PerSetting:
+        """That of the divergence."""
+        return (order - 1.0) * self.divergence(order)
 
     def _pieces(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Two intervals of losses for a survey; what is 80 nats below eps weighs nothing."""
@@ -67,3 +79,18 @@ class LaplacePair(BoundedLoss):
     def anchor(self) -> PerSetting:
         """The atom at eps."""
         return self.max_loss()
+
+    def divergence(self, order: ArrayLike) -> PerSetting:
+        """Mironov 2017, Proposition 6."""
+        return _divergence(self.epsilon, order)
+
+
+@hosted
+def _divergence(epsilon: Array, order: Array) -> Array:
+    """log(a e^((a-1) eps) / (2a-1) + (a-1) e^(-a eps) / (2a-1)) / (a-1)."""
+    xp, a, eps = floats(order, epsilon)
+    # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
+    up = xp.log(a) + log_rest((a - 1.0) * eps)
+    down = xp.log(a - 1.0) + log_rest(-a * eps)
+    value = from_excess(xp.logaddexp(up, down) - xp.log(2.0 * a - 1.0), a, a * eps)
+    return guarded(xp.minimum(value, eps), eps, a)

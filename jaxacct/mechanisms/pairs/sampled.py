@@ -140,8 +140,11 @@ class SampledPair(Rated, Pair):
 
     def log_moment(self, order: PerSetting) -> PerSetting:
         """log(1 + rate (A - 1)) of the inner A = E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
-        inner = self.inner.log_moment(order)
-        return (1.0 + 1e-12) * mixed_loss(inner, self.rate, self.rest)
+        return self.mixed_moment(self.inner.log_moment(order))
+
+    def mixed_moment(self, log_moment: PerSetting) -> PerSetting:
+        """:meth:`log_moment` where that of the inner pair is ``log_moment``."""
+        return (1.0 + 1e-12) * mixed_loss(log_moment, self.rate, self.rest)
 
     def loss_error(self) -> PerSetting:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""

@@ -15,6 +15,7 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.laplace import BoundedLoss
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import Tabulated
@@ -45,14 +46,23 @@ def pair_divergence(pair: Pair, order: ArrayLike) -> Array:
         return mixture_divergence(pair, order)
     if isinstance(pair, SampledPair) and isinstance(pair.inner, MixturePair):
         return mixture_divergence(pair.inner, order, pair.rate, pair.rest)
+    if isinstance(pair, BoundedLoss):
+        return pair.divergence(order)
     return table_divergence(pair, order) if isinstance(pair, Tabulated) else _from_tails(pair, order)
+
+
+def _log_moment(pair: Pair, order: Array) -> Array:
+    """A bound of log E_Q[(P/Q)^order], on a sample of few outcomes from their own divergence."""
+    if isinstance(pair, SampledPair) and isinstance(pair.inner, Tabulated):
+        return pair.mixed_moment((order - 1.0) * table_divergence(pair.inner, order))
+    return pair.log_moment(order)
 
 
 @np.errstate(all="ignore")
 def _from_tails(pair: Pair, order: ArrayLike) -> Array:
     """From the pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
-    moments = [pair.log_moment(a + s) for s in (0.0, *_TILTS)]
+    moments = [_log_moment(pair, a + s) for s in (0.0, *_TILTS)]
     moments = xp.stack(xp.broadcast_arrays(*moments), -1)
     moments = xp.where(xp.isnan(moments), np.inf, moments)
     shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))

@@ -12,9 +12,9 @@ from jaxacct.ledger import chain as _chain
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 from jaxacct.ledger.records import hash_of
 from jaxacct.ledger.stores.base import SCHEMA
-from tests.ledger.charged import altered as altered
-from tests.ledger.charged import path as path
 from tests.ledger.stores import File
+from tests.ledger.stores import altered as altered
+from tests.ledger.stores import path as path
 
 
 def rehashed(path, seq, change):

@@ -83,12 +83,9 @@ def integrand(sides: Sequence[Composition], plan: Plan, spacing: Array, tilts: A
     terms, error = _cut_off(plain, whole)
     nodes = terms.shape[-1]
     phase = xp.exp(-1j * _frequencies(nodes, spacing) * (plan.epsilon - whole.mean[-1])[:, None])
-    if (
-        array_module(spacing) is np
-        and len(sides) == 1
-        and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all()
-    ):
-        return _trimmed(_integrand(whole, theta, spacing, terms, error, tilts, moments))
+    alone = array_module(spacing) is np and len(sides) == 1
+    if alone and (error[0] <= _ENOUGH * np.abs((terms[0] * phase).real.sum(-1))).all():
+        return _integrand(whole, theta, spacing, terms, error, tilts, moments)
     limit = _limit(plain.errors[-1], checked(nodes), plan, spacing)
     band = one_sided(theta, spacing, limit, nodes)
     weight = xp.where(np.arange(nodes) < limit[:, None], _weights(nodes, spacing), 0.0)
@@ -107,13 +104,6 @@ def _limit(errors: Array, checks: np.ndarray, plan: Plan, spacing: Array) -> Arr
     step = 2.0 * np.pi / (spacing[:, None] * checks)
     apart = step**2 / 8.0 * _DENSITY / plan.deviation[:, None]
     return take(checks.astype(np.float64), first_least(errors + apart))
-
-
-def _trimmed(integrand: Integrand) -> Integrand:
-    """Without frequencies at which all settings were cut off, up to seven."""
-    used = np.flatnonzero(((integrand.real != 0) | (integrand.imag != 0)).any((0, 1)))
-    end = 8 * (int(used.max(initial=0)) // 8 + 1)
-    return integrand._replace(real=integrand.real[..., :end], imag=integrand.imag[..., :end])
 
 
 def _stacked(sides: Sequence[Composition]) -> Composition:

@@ -36,20 +36,12 @@ class Known(NamedTuple):
     floor: Array | float = 0.0
 
 
-class Sums(NamedTuple):
-    """The full sums over the frequencies, which are a hockey stick and its aliases, shape ``(..., sides, B)``.
+class Reading(NamedTuple):
+    """What is read at some epsilons: a hockey stick and its aliases, shape ``(..., sides, B)``, or delta.
 
-    ``lower`` and ``upper`` enclose them; ``value`` and ``slope`` in epsilon are no bounds.
+    ``lower`` and ``upper`` enclose it, those of delta with shape ``(..., B)``; ``value`` and ``slope`` in epsilon are
+    of every side, and no bounds.
     """
-
-    lower: Array
-    upper: Array
-    value: Array
-    slope: Array
-
-
-class _Curve(NamedTuple):
-    """Bounds of delta, shape ``(..., B)``, of every side its value and slope."""
 
     lower: Array
     upper: Array
@@ -89,7 +81,7 @@ def bound_by_moments(kind: str, tilts: Array, moments: Array, lost: Array, goal:
     return xp.maximum(inflated(tilt_bound(kind, t, moments, left), 16.0 * UNIT).min(0), 0.0)
 
 
-def summed(integrand: Integrand, epsilon: Array) -> Sums:
+def summed(integrand: Integrand, epsilon: Array) -> Reading:
     """The sums at ``epsilon``, shape ``(..., sides, B)``."""
     i = integrand
     total, derivative, error = turned_sum(i.real, i.imag, i.spacing, epsilon - i.mean)
@@ -99,7 +91,7 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
     log_error = i.log_error + UNIT * (16.0 + 4.0 * xp.abs(i.log_total) + 4.0 * xp.abs(i.theta * epsilon))
     upper = scale * (total + error) * xp.exp(log_error)
     lower = scale * (total - error) * xp.exp(-log_error)
-    return Sums(lower, upper, scale * total, scale * (derivative - i.theta * total))
+    return Reading(lower, upper, scale * total, scale * (derivative - i.theta * total))
 
 
 def turned_sum(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, Array, Array]:
@@ -123,14 +115,14 @@ def turned_sum(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple
     return (outer * sums).sum(-1).real, spacing * (outer * moments).sum(-1).imag, error
 
 
-def _read(integrand: Integrand, known: Known, epsilon: Array) -> _Curve:
+def _read(integrand: Integrand, known: Known, epsilon: Array) -> Reading:
     """At ``epsilon`` of shape ``(..., sides, B)``: the lower bound is that of the first side, the upper of the last."""
     found = summed(integrand, epsilon)
     lower = found.lower[..., 0, :] - aliases(integrand, epsilon[..., 0, :])
     # No hockey stick is negative, whatever was computed; and underflow is no upper bound.
     lower = xp.where(lower > 0, lower, 0.0) + known.failed
     upper = xp.maximum(found.upper[..., -1, :] + known.lost, LEAST)
-    return _Curve(*possible(lower, upper, epsilon[..., -1, :]), found.value + known.failed, found.slope)
+    return Reading(*possible(lower, upper, epsilon[..., -1, :]), found.value + known.failed, found.slope)
 
 
 @shared
@@ -180,7 +172,7 @@ def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array)
         scale = xp.exp(log_total - theta * state[0])
         return newton(state, scale * total + failed, scale * (derivative - theta * total), delta, failed)
 
-    def around(root: Array, read: _Curve) -> Array:
+    def around(root: Array, read: Reading) -> Array:
         """The root, epsilons above and below, and 0; how far bounds there lie from the value says where they meet."""
         off = xp.maximum(read.upper - read.value[-1], read.value[0] - read.lower)
         nudge = off / xp.maximum(-read.slope, 1e-300)
@@ -193,7 +185,7 @@ def read_epsilon(integrand: Integrand, known: Known, guess: Array, delta: Array)
         at, *bracket = state[:4]
         read = _read(i, known, at)
         root, *bracket = newton((at[0], *bracket), read.value[0], read.slope[0], delta, failed)
-        here = _Curve(read.lower[0], read.upper[0], read.value[0], read.slope[0])
+        here = Reading(read.lower[0], read.upper[0], read.value[0], read.slope[0])
         return around(root, here), *bracket, state[3] <= _CLOSE * at[0], at, read.lower, read.upper
 
     bracket = (zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)

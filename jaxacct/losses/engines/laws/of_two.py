@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import EPS
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.laws.cells import Law, Laws
 from jaxacct.losses.engines.laws.sums import either
 
-_BISECTIONS = 90
 _UNDERFLOW = 1e-300  # of all sums and products together
 
 Curve = Callable[[float], float]
@@ -32,21 +32,14 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float, largest: float) -> t
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta; see `delta_of_sum`."""
     below, above = _sides(first, second, largest)
 
-    def crossing(curve: Curve, limit: float) -> tuple[float, float]:
-        """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
-        low, high = 0.0, limit
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
-            value = curve(middle)
-            if value <= delta:
-                high = middle
-            elif value > delta:
-                low = middle
-            else:
-                break
-            if high - low <= 1e-12 * high:
-                break
-        return low, high
+    def ends(curve: Curve, limit: float, surely: Callable[[float], bool]) -> tuple[Array, Array]:
+        """Where ``curve`` falls to delta: a point where it is ``surely`` above, or 0, and one where it is not."""
+
+        def above(at: Array) -> tuple[Array, Array]:
+            value = curve(float(at))
+            return np.asarray(surely(value)), np.log(np.asarray(value) / delta)
+
+        return crossing(above, np.zeros(()), np.asarray(limit))
 
     most = float(first.upper.losses.max() + second.upper.losses.max())
     high, low = above(0.0), below(0.0)
@@ -56,13 +49,13 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float, largest: float) -> t
     if high <= delta:
         upper = 0.0
     elif float(either(first.upper, second.upper)) < delta:
-        ends = [end for end in (most * (1.0 + 1e-12), largest) if end < np.inf and above(end) <= delta]
-        upper = crossing(above, ends[0])[1] if ends else np.inf
+        limits = [end for end in (most * (1.0 + 1e-12), largest) if end < np.inf and above(end) <= delta]
+        upper = float(ends(above, limits[0], lambda value: not value <= delta)[1]) if limits else np.inf
     lower = 0.0
     if float(either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
         lower = np.inf
     elif low > delta:
-        lower = crossing(below, most)[0]
+        lower = float(ends(below, most, lambda value: value > delta)[0])
     return min(lower, upper), upper
 
 
