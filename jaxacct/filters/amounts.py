@@ -86,11 +86,6 @@ def exact(field: str) -> property:
     return property(jax.enable_x64(True)(lambda self: join(getattr(self, field))))
 
 
-def admissible(pieces: Array) -> Array:
-    """The most that `WITH_SLACK` admits to a budget, rounded up (inside ``enable_x64``): what a guarantee quotes."""
-    return inflated(join(pieces), SLACK + 2.0**-51)
-
-
 def empty(pieces: Array) -> SpentState:
     """Nothing spent, for a budget (or an array of them) in pieces."""
     return SpentState(on_device(np.zeros(pieces.shape, np.uint32)))
@@ -200,8 +195,8 @@ def rounded(*, up: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def outward(value: Array, dtype: str, *, up: bool) -> Array:
-    """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
-    if dtype == "float64":
+    """A float64 ``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
+    if dtype == "float64" or value.dtype != np.float64:
         return on_device(value)
     xp = array_module(value)
     narrow = value.astype(np.float32)

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array
 from jaxacct._types import Bool, Float, PyTree
 from jaxacct.filters.base import Around, Guarantee
-from jaxacct.filters.reasons import BaseFilter
+from jaxacct.filters.states import BaseFilter
 
 
 class AroundFilter(Around, BaseFilter):

@@ -33,6 +33,8 @@ def described(value: object) -> str:
         return getattr(value, "__qualname__", type(value).__qualname__)
     if isinstance(value, tuple | list):
         return _each(value)
+    if isinstance(value, dict):
+        return _each(sorted(value.items()))
     if isinstance(value, np.ndarray | jax.Array):
         array = np.asarray(value)
         return f"{array.dtype.str}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"

@@ -6,7 +6,6 @@ were (docs/proofs/filters.md, 7). Where a state does not hold enough of its hist
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -24,15 +23,10 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.described import described
 from jaxacct.filters.marks import belongs, check_state, mark_of, put, static_of
-from jaxacct.filters.prices.table import MenuState, TableFilter
-from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, lowered_residue
-from jaxacct.filters.residues.natural import NaturalFilter
+from jaxacct.filters.prices.closed_form_filter import ClosedFormFilter
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
-
-Rule = Callable[..., tuple[Array, PyTree]]
-"""Of a filter, its state and a lower filter: whether that covers what was spent, and its state, both without marks."""
 
 
 def lower_budget(filter: Filter, state: PyTree, lower: PyTree) -> PyTree:
@@ -44,23 +38,13 @@ def lower_budget(filter: Filter, state: PyTree, lower: PyTree) -> PyTree:
     did, it holds on the outcomes where the budget was lowered to this ``lower``, fixed in advance: P(S) <= exp(epsilon)
     Q(S) + delta for every event S among them, which is an ex-post statement (docs/proofs/filters.md, 7).
 
-    ============================================ =====================================================================
-    `pure_dp`, `zcdp`, `approximate_zcdp`,       what was spent is taken over
-    `gdp`, `renyi`, `renyi_any`,
-    `approximate_gdp`
-    `gdp_residue`                                the mu^2 of Gaussians that dominate what ran; an error after a query
-                                                 with an atom at infinity (a sampled Gaussian, all that takes slack)
-    `menu`                                       the worst of all histories that cost as much, for menus of the same
-                                                 (sampled) Gaussians and nothing else, without ``online=True``
-    `natural`                                    the counts, for the same declared family
-    ============================================ =====================================================================
-
-    There is no rule for boxes (a price depends on what is left), `residue`, undeclared queries, and individual filters
-    (who has spent too much is private). A budget is not raised: that takes a promise back. Where a larger budget was
-    fixed in advance, run under it from the beginning.
+    Sums of costs are taken over. There is no rule for the other filters: what a query costs a residue, a menu or a box
+    belongs to that budget, and who has spent too much of individual accounts is private. A budget is not raised: that
+    takes a promise back. Where a larger budget was fixed in advance, run under it from the beginning.
 
     Args:
-        filter: the one that made ``state``.
+        filter: the one that made ``state``: `pure_dp`, `zcdp`, `approximate_zcdp`, `gdp`, `renyi`, `renyi_any` or
+            `approximate_gdp`.
         state: from its `init` or `update`; traced or not.
         lower: a filter of the same kind, order, regime and so on, of no larger budget.
 
@@ -75,36 +59,31 @@ def lower_budget(filter: Filter, state: PyTree, lower: PyTree) -> PyTree:
         filter, lower = filter.filter, lower.filter
     if type(filter) is not type(lower):
         raise ValueError(f"lower must be a filter of the kind of filter, {filter!r:.100}, got {lower!r:.100}")
-    rule = next((rule for kind, rule in _RULES.items() if isinstance(filter, kind)), None)
-    if rule is None or (isinstance(filter, TableFilter) and not (filter.fixed and lower.fixed)):
+    if not isinstance(filter, AdditiveFilter) or isinstance(filter, ClosedFormFilter):
         raise ValueError(
             f"filter must be one whose states say what ran, got {filter!r:.100}: there is no proof that a smaller "
             "budget would have admitted it. Go on under it, or begin a run of its own under the smaller budget"
         )
+    if described(static_of(filter)) != described(static_of(lower)):
+        raise ValueError(f"lower must differ from filter in its budget only, got {lower!r:.100} after {filter!r:.100}")
     if np.shape(mark_of(filter)) != np.shape(mark_of(lower)):
         raise ValueError("lower must have as many budgets as filter, one for each account")
     check_state(filter, state)
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        covered, made = rule(filter, put(state, None), lower)
+        covered, made = _taken_over(filter, put(state, None), lower)
         fits = on_host(covered) & on_host(belongs(filter, state))
         if at_hand(fits) and not np.all(fits):
             raise ValueError(
-                f"lower must have a budget between what was spent and filter's, and what was spent must be known in it "
-                f"(see filters.lower_budget): {lower!r:.100} after {filter!r:.100} with {state!r:.100}"
+                f"lower must have a budget between what was spent and filter's, got {lower!r:.100} after "
+                f"{filter!r:.100} with {state!r:.100}"
             )
         xp = array_module(fits)
         mark = xp.where(fits, mark_of(lower), np.uint32(0)).astype(np.uint32)
         return put(made, on_device(xp.broadcast_to(mark, np.shape(fits))))
 
 
-def _same_but_for_budgets(filter: object, lower: object) -> None:
-    if described(static_of(filter)) != described(static_of(lower)):
-        raise ValueError(f"lower must differ from filter in its budget only, got {lower!r:.100} after {filter!r:.100}")
-
-
-def _additive(filter: AdditiveFilter, state: PyTree, lower: AdditiveFilter) -> tuple[Array, PyTree]:
-    """All that was spent as one query."""
-    _same_but_for_budgets(filter, lower)
+def _taken_over(filter: AdditiveFilter, state: PyTree, lower: PyTree) -> tuple[Array, PyTree]:
+    """Whether ``lower`` covers what was spent, charged as one query, and its state then, both without marks."""
     most = 128 if isinstance(filter, AnyOrderFilter) else np.inf  # what an order that is out has spent is not counted
 
     def spent(pieces: Array, account: SpentState) -> Array:
@@ -120,45 +99,3 @@ def _additive(filter: AdditiveFilter, state: PyTree, lower: AdditiveFilter) -> t
         fits = fits & (less.all(-1) if isinstance(filter, AnyOrderFilter) else less)
     # An account that spent nothing is a fresh one.
     return fits, jax.tree.map(lambda new, old: jnp.where(jnp.all(old == 0, -1, keepdims=True), old, new), made, state)
-
-
-def _menu(filter: TableFilter, state: MenuState, lower: TableFilter) -> tuple[Array, MenuState]:
-    """The dearest history that cost as much, and no more left than what is within both budgets."""
-    if np.shape(filter.noise) != np.shape(lower.noise):
-        raise ValueError("lower must be a menu of the very entries of filter")
-    if filter.promise is not None or lower.promise is not None:
-        raise ValueError("filter and lower must be menus without online=True, whose prices depend on what is left")
-    xp = array_module(state.spent, filter, lower)
-    before, after = (xp.asarray(one.prices, np.int64) for one in (filter, lower))
-    spent, whole, least = (xp.asarray(x, np.int64) for x in (state.spent, filter.budget, lower.budget))
-    # sum n_m c'_m <= max (c'_m / c_m) sum n_m c_m, for what ran, and the other way round for what may still run.
-    dear = (-(-spent[..., None] * after // before)).max(-1)
-    left = xp.maximum(whole - spent, 0)
-    room = (left[..., None] * after // before).min(-1)
-    found = xp.maximum(dear, least - room)
-    # An entry that is no Gaussian is NaN, and equals none.
-    same = (filter.noise == lower.noise).all() & (filter.rate == lower.rate).all()
-    covered = same & (spent >= 0) & (spent <= whole) & (dear <= least)
-    return covered, MenuState(xp.clip(found, 0, least).astype(np.int32))
-
-
-def _natural(filter: NaturalFilter, state: PyTree, lower: NaturalFilter) -> tuple[Array, PyTree]:
-    """The counts are the whole history."""
-    one, other = filter.declared, lower.declared
-    if described((one.family, one.relation, one.grid)) != described((other.family, other.relation, other.grid)):
-        raise ValueError("lower must have filter's declared family, relation and grid")
-    if other.rounds > one.rounds:
-        raise ValueError(f"lower must not have more rounds than filter, {one.rounds}, got {other.rounds}")
-    xp, size = array_module(filter, state, lower), other.rounds + 1
-    allowed = [xp.asarray(each.allowed)[(slice(0, size),) * filter.members] for each in (filter, lower)]
-    counts = xp.asarray(state.counts)
-    inside = (counts >= 0).all() & (counts < size).all() & ~(allowed[1] & ~allowed[0]).any()
-    return inside & allowed[1][tuple(xp.clip(counts, 0, size - 1))], state
-
-
-_RULES: dict[type, Rule] = {
-    AdditiveFilter: _additive,
-    GDPResidueFilter: lowered_residue,
-    TableFilter: _menu,
-    NaturalFilter: _natural,
-}

@@ -15,7 +15,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters import amounts, marks
+from jaxacct.filters import amounts
 from jaxacct.filters.additive.gdp import GDPFilter
 from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi import RenyiFilter
@@ -114,8 +114,8 @@ class Odometer(AroundFilter):
     def _reading(self, state: SpentState, delta: ArrayLike, how: str) -> Array:
         _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
-            return self.filter.spent(marks.put(state, marks.mark_of(self)))
-        return _read(self, state, delta, how, amounts.caller_dtype())
+            return self.spent(state)
+        return self._read(lambda state: _reading(self, state, delta, how), state, up=True)
 
 
 def _sums(counter: Odometer, state: SpentState) -> tuple[Array, Array]:
@@ -130,19 +130,17 @@ def _sums(counter: Odometer, state: SpentState) -> tuple[Array, Array]:
 
 
 @in_float64
-@functools.partial(jax.jit, static_argnames=("how", "dtype"))
-def _read(counter: Odometer, state: SpentState, delta: ArrayLike, how: str, dtype: str) -> Array:
+@functools.partial(jax.jit, static_argnames="how")
+def _reading(counter: Odometer, state: SpentState, delta: ArrayLike, how: str) -> Array:
     delta = jnp.asarray(delta, jnp.float64)
     if how == "levels":
-        value = _of_levels(counter, state, delta)
-    else:
-        orders, sums = _sums(counter, state)
-        shape = np.broadcast_shapes(sums.shape[:-1], delta.shape)
-        read = approximate_reading if how == "approximate" else probable_reading
-        value = read(orders, jnp.broadcast_to(sums, (*shape, sums.shape[-1])), jnp.broadcast_to(delta, shape))
-        # Nothing spent is nothing released.
-        value = jnp.where(jnp.all(state.words == 0, axis=-1), 0.0, value)
-    return amounts.outward(value, dtype, up=True)
+        return _of_levels(counter, state, delta)
+    orders, sums = _sums(counter, state)
+    shape = np.broadcast_shapes(sums.shape[:-1], delta.shape)
+    read = approximate_reading if how == "approximate" else probable_reading
+    value = read(orders, jnp.broadcast_to(sums, (*shape, sums.shape[-1])), jnp.broadcast_to(delta, shape))
+    # Nothing spent is nothing released.
+    return jnp.where(jnp.all(state.words == 0, axis=-1), 0.0, value)
 
 
 def _of_levels(counter: Odometer, state: SpentState, delta: Array) -> Array:

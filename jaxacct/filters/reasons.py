@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
-from jaxacct._types import Int, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.marks import belongs
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of
@@ -58,8 +58,9 @@ def sentence(reason: ArrayLike, filter: object = None, query: object = None) -> 
     if _validate.is_traced(reason) or float(np.asarray(reason)) not in list(Reason):
         raise ValueError(f"reason must be one filters.Reason, got {reason!r:.200}")
     found = Reason(int(np.asarray(reason)))
-    if found is Reason.OUTSIDE and isinstance(filter, BaseFilter) and query is not None:
-        return filter._outside(query) or _SENTENCES[found]
+    outside = getattr(filter, "_outside", None)
+    if found is Reason.OUTSIDE and outside is not None and query is not None:
+        return outside(query) or _SENTENCES[found]
     return _SENTENCES[found]
 
 
@@ -67,29 +68,6 @@ class Covering(Protocol):
     """A filter that knows which queries it was made for."""
 
     def _covers(self, query: PyTree) -> ArrayLike: ...
-
-
-class BaseFilter:
-    """What every filter says of a query beside `update`."""
-
-    def reason(self, query: object, state: PyTree, *, admitted: ArrayLike | None = None) -> Int[Array, "*shape"]:
-        """Why `update` admits or refuses ``query``: a `Reason`, int32 of the accounts' shape, inside programs too.
-
-        Args:
-            query, state: as for `update`.
-            admitted: what `update` said of them, if it was asked already.
-        """
-        return reason_of(self, query, state, self.update(query, state)[0] if admitted is None else admitted)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def _covers(self, query: object) -> ArrayLike:
-        """Whether ``query`` is one that the filter was made for: some state may admit it."""
-        del query
-        return True
-
-    def _outside(self, query: object) -> str:
-        """In what way ``query`` is not covered; nothing where no more is known."""
-        del query
-        return ""
 
 
 def reason_of(filter: Covering, query: object, state: object, admitted: ArrayLike) -> Array:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
+import numpy as np
+
 from jaxacct import mechanisms
-from jaxacct.filters.additive.gdp import GDPFilter
-from jaxacct.filters.additive.pure_dp import PureDPFilter
-from jaxacct.filters.additive.renyi import RenyiFilter
-from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.base import Filter, is_scalar_query
 from jaxacct.filters.odometer import Odometer
-from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
 from jaxacct.ledger.records import Record
 
 
@@ -35,21 +31,12 @@ def as_events(queries: Sequence[object], filter: Filter) -> Any:
     return dp_accounting.ComposedDpEvent([to_dp_event(_mechanism(query, filter), 1) for query in queries])
 
 
-_TAKEN_FOR = {
-    GDPFilter: mechanisms.GDP,
-    GDPResidueFilter: mechanisms.GDP,
-    PureDPFilter: mechanisms.PureDP,
-    ZCDPFilter: mechanisms.ZeroConcentratedDP,
-}
-
-
 def _mechanism(query: object, filter: Filter) -> Any:
     numbers = is_scalar_query(query) or isinstance(query, tuple | list)
     if not numbers:
         return query
     budget = filter.filter if isinstance(filter, Odometer) else filter
-    renyi = partial(mechanisms.RenyiDP, budget.order) if isinstance(budget, RenyiFilter) else None
-    taken_for = renyi or _TAKEN_FOR.get(type(budget))
-    if taken_for is None or not is_scalar_query(query):
+    unit = getattr(budget, "unit", None)
+    if unit is None or np.ndim(query):  # type: ignore[arg-type]
         raise ValueError(f"dp_events must be of mechanisms, got {query} under {type(budget).__name__}")
-    return mechanisms.PureDP(0.0) if query == 0 else taken_for(query)  # no parameter of the others is 0
+    return mechanisms.PureDP(0.0) if query == 0 else unit.mechanism(query)  # no parameter of the others is 0

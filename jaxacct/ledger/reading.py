@@ -17,8 +17,9 @@ from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter
 from jaxacct.filters.base import Filter
 from jaxacct.filters.guarantees import ParameterGuarantee
-from jaxacct.filters.reasons import BaseFilter, Reason, sentence
+from jaxacct.filters.reasons import Reason, sentence
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter
+from jaxacct.filters.states import BaseFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
 

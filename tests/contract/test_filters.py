@@ -160,7 +160,7 @@ def test_numbers_that_make_no_sense_are_refused_and_nothing_is_too_small_to_be_c
         assert not admitted, bad
         chex.assert_trees_all_equal(state, after)
     _, state = ledger.update(case.small(1.0), state)
-    for tiny in (1e-30, 0.0):
+    for tiny in (1e-30, 1e-310, 0.0):
         before = leaves(state)
         admitted, state = ledger.update(case.number(tiny), state)
         assert admitted

@@ -115,6 +115,7 @@ def test_the_guarantee_is_the_common_filters_and_says_whether_it_is_a_bound(name
     assert guarantee.is_bound == CASES[name].is_bound
     assert ("not a bound" in guarantee.statement) == (not guarantee.is_bound)
     assert "every example" in guarantee.statement
+    assert "no account, nor who takes part, was published" in guarantee.statement
 
 
 @every_filter

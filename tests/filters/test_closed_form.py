@@ -56,7 +56,6 @@ def test_queries_beyond_the_quiet_ends_pay_for_the_ends_and_louder_ones_are_refu
 def test_bad_arguments_are_named():
     for wrong, message in (
         ({"sigma": (3.0, 2.0)}, "sigma and rate must rise"),
-        ({"regime": "middle"}, "regime must be"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"sigma": 0.3}, "sigma must be larger"),
     ):

@@ -61,7 +61,7 @@ def test_an_example_pays_at_least_what_the_scalar_filter_charges_for_the_same_fl
         asked = query(sigma)
         _, alone = scalar.update(asked, scalar.init())
         _, shared = each.update(asked, np.ones(1, np.float32), each.init())
-        assert used(each, shared) >= used(scalar, alone), sigma
+        assert used(each, shared) >= used(scalar, alone) * (1 - 2.0**-48), sigma  # programs differ in last bits
 
 
 def test_an_individual_last_step_is_never_longer_than_what_is_left():

@@ -47,44 +47,6 @@ def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     assert (claimed <= bounds.upper * 1.35).all()
 
 
-def greedy(loss, left):
-    """Loud while the loss lags behind the target, quiet once it has passed it."""
-    return jnp.where(loss < EPSILON, 0, 3)
-
-
-def timid(loss, left):
-    """The other way around: saves, and strikes when luck has brought the loss near the target."""
-    return jnp.where((loss > 0.6 * EPSILON) | (left < 0.2), 0, 3)
-
-
-@pytest.mark.parametrize("play", [greedy, pytest.param(timid, marks=pytest.mark.slow)])
-def test_no_play_exceeds_the_certified_delta(ledger, play):
-    """Simulated P(L > e) - e^eps Q(L > e) of adaptive plays, weighted towards the tail by importance."""
-    plays, rounds = 100_000, int(ledger.budget) // int(ledger.prices.min()) + 1
-    sigma = jnp.array([float(one.mechanism.sigma) for one in MENU], jnp.float32)
-
-    def one(key):
-        def body(carry, key):
-            loss, state = carry
-            a, b = jax.random.split(key)
-            choice = play(loss, 1 - ledger.fraction(state))
-            admitted, state = ledger.update(choice, state)
-            s = sigma[choice]
-            x = jax.random.bernoulli(a, 0.1) + s * jax.random.normal(b)
-            step = jnp.log(0.9 + 0.1 * jnp.exp((2 * x - 1) / (2 * s * s)))
-            return (loss + jnp.where(admitted, step, 0.0), state), admitted
-
-        (loss, _), admitted = jax.lax.scan(body, (jnp.float32(0), ledger.init()), jax.random.split(key, rounds))
-        return jnp.maximum(1 - jnp.exp(at - loss), 0.0), admitted.sum()
-
-    for at in (0.1, 0.5):
-        excess, admitted = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(3), plays))
-        mean, error = float(excess.mean()), float(excess.std()) / plays**0.5
-        assert int(admitted.min()) > 0
-        assert mean <= float(ledger.guarantee.delta(at)) + 4 * error
-        assert mean >= 0.3 * float(ledger.guarantee.delta(at)), "an attack that far below shows nothing"
-
-
 def test_the_guarantee_meets_its_target_in_both_directions_and_inverts_itself(ledger):
     guarantee = ledger.guarantee
     assert isinstance(guarantee, filters.Guarantee)
@@ -158,9 +120,6 @@ def test_a_float32_program_snaps_to_the_safe_side_and_keeps_the_same_ledger(ledg
         assert ran == (spent + price <= int(ledger.budget))
         spent += price * ran
     assert int(state.spent) == spent == int(ledger.budget) - int(left[-1])
-    epsilon, delta = jax.jit(lambda f: (f.guarantee.epsilon(DELTA), f.guarantee.delta(EPSILON)))(ledger)
-    assert float(ledger.guarantee.epsilon(DELTA)) <= float(epsilon) <= EPSILON * (1 + 1e-5)
-    assert float(ledger.guarantee.delta(EPSILON)) <= float(delta) <= DELTA * (1 + 1e-5)
     with jax.enable_x64(True):
         wide, (again, *_) = run(ledger, sigma)
     assert int(wide.spent) == spent

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import numpy as np
 import pytest
@@ -67,18 +65,6 @@ def test_the_last_step_of_algorithm_3_spends_what_is_left_and_is_the_last():
     assert total[0] > budget * (1 - 1e-4)
     assert ledger.remaining(state).tolist()[0] == 0.0
     np.testing.assert_allclose(ledger.fraction(state), each.fraction(slow.__class__(*slow)), rtol=1e-4)
-
-
-def test_guarantees_are_the_scalar_filters_and_say_what_they_ask():
-    ledger = filters.per_example(filters.approximate_gdp(0.05), examples=3)
-    assert not ledger.guarantee.is_bound
-    assert ledger.guarantee.statement.startswith("Asymptotic, not a bound (Theorem 4.4)")
-    assert float(ledger.guarantee.mu) == pytest.approx(math.sqrt(0.1))
-    each = filters.per_example(filters.gdp(1.0), examples=3)
-    assert each.guarantee.is_bound
-    assert float(each.guarantee.mu) == float(filters.gdp(1.0).guarantee.mu)
-    for guarantee in (ledger.guarantee, each.guarantee):
-        assert "no account, nor who takes part, was published" in guarantee.statement
 
 
 def test_everybody_pays_at_least_the_price_of_their_norm_and_hardly_more():

@@ -14,7 +14,7 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import not_negative
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._types import Bool, Float
+from jaxacct._types import PyTree
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import GeneralizedResponse
 from jaxacct.filters import amounts
@@ -22,13 +22,12 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.marks import row_of
-from jaxacct.filters.reasons import BaseFilter
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 
 if TYPE_CHECKING:
-    from jaxacct.mechanisms.base import Mechanism
+    pass
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -41,6 +40,10 @@ _STATEMENT = (
 @filter_class(SpentState, "additive_profile", "parameters")
 class AdditiveProfileFilter(BaseFilter):
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
+
+    A query is band masses, shape ``(k,)``, of `prepare` (fast, may be traced), or what `prepare` takes. Masses that are
+    NaN, negative or sum up to less than 1 (but for rounding) are refused, and so is the query after ``rounds`` of them;
+    masses of another shape raise ValueError. `spent` and `remaining` are sums of band masses, shape ``(k,)``.
 
     Attributes:
         pieces: the budgets in exact float32 pieces, shape ``(k + 1, 3)``; the last one counts rounds.
@@ -63,8 +66,7 @@ class AdditiveProfileFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces)]
 
-    def init(self) -> SpentState:
-        """The state with nothing spent: one account a band."""
+    def _fresh(self) -> SpentState:
         return amounts.empty(jnp.asarray(self.pieces))
 
     def prepare(self, query: Query, *, relation: str = "add_or_remove") -> Array:
@@ -86,39 +88,21 @@ class AdditiveProfileFilter(BaseFilter):
         high = up.masses[order].astype(np.float32)
         return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
 
-    def update(self, query: Mechanism, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
-        """Whether ``query`` may run (a bool) and the state after it.
-
-        Args:
-            query: band masses, shape ``(k,)``, of `prepare` (fast, may be traced), or what `prepare` takes.
-            state: from `init` or `update`.
-
-        Returns:
-            ``(admitted, state)``. Masses that are NaN, negative or sum up to less than 1 (but for rounding) are
-            refused; so is the query after ``rounds`` of them.
-
-        Raises:
-            ValueError: masses of another shape.
-        """
+    def _after(self, query: PyTree, state: SpentState) -> tuple[Array, SpentState]:
         masses = not_negative(query) if is_scalar_query(query) else self.prepare(query)
         bands = np.shape(self.pieces)[0] - 1
         if np.shape(masses) != (bands,):
             raise ValueError(f"query must have one mass for each of {bands} bands, got shape {np.shape(masses)}")
         return _update(self.pieces, masses, state)
 
-    @amounts.rounded(up=True)
-    def spent(self, state: SpentState) -> Float[Array, "*shape"]:
-        """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
+    def _spent(self, state: SpentState) -> Array:
         return inflated(amounts.join(self.pieces)[:-1] * amounts.used(_bands(state)), 2.0**-51)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: SpentState) -> Float[Array, "*shape"]:
-        """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
+    def _remaining(self, state: SpentState) -> Array:
         return deflated(amounts.join(self.pieces)[:-1] * amounts.left(_bands(state)), 2.0**-51)
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: SpentState) -> Float[Array, "*shape"]:
-        """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
+    def _fraction(self, state: SpentState) -> Array:
+        """The largest share of a band's budget that is spent."""
         return amounts.used(_bands(state)).max()
 
 

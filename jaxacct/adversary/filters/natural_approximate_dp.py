@@ -13,12 +13,9 @@ from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as checked_tree
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
-from jaxacct._types import Bool, Float
 from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
-from jaxacct.filters import amounts
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -45,6 +42,9 @@ class SymmetricLaw(PLD):
 class NaturalApproximateDPFilter(BaseFilter):
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
 
+    A query is a mechanism or upper curve, or the result of `prepare`. It is refused if the composition (rounded up)
+    exceeds delta at epsilon, or after ``rounds`` queries. `spent` is delta(epsilon) of what ran.
+
     Attributes:
         parameters: (epsilon, delta, rounds), static.
         grid: of the composed law, static.
@@ -63,9 +63,7 @@ class NaturalApproximateDPFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return []
 
-    @in_float64
-    def init(self) -> ComposedState:
-        """The state with nothing spent."""
+    def _fresh(self) -> ComposedState:
         return nothing(self.grid)
 
     @in_float64
@@ -79,43 +77,22 @@ class NaturalApproximateDPFilter(BaseFilter):
         return unchecked(SymmetricLaw, **vars(law))
 
     @in_float64
-    def update(self, query: Query, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
-        """Whether ``query`` may run (a bool) and the state after it.
-
-        Args:
-            query: a mechanism or upper curve, or the result of `prepare`.
-            state: from `init` or `update`.
-
-        Returns:
-            ``(admitted, state)``. Refused if the composition (rounded up) exceeds delta at epsilon, or after
-            ``rounds`` queries.
-
-        Raises:
-            ValueError: see `prepare`.
-        """
+    def _after(self, query: Query, state: ComposedState) -> tuple[Array, ComposedState]:
         law = query if isinstance(query, SymmetricLaw) and query.grid == self.grid else self.prepare(query)
         epsilon, delta, rounds = self.parameters
         return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=self.grid))
 
-    @amounts.rounded(up=True)
-    def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
-        """delta(epsilon) of what ran, rounded up, in the caller's float type."""
-        return self._delta(state)
-
-    @amounts.rounded(up=False)
-    def remaining(self, state: ComposedState) -> Float[Array, "*shape"]:
-        """delta less `spent`, rounded down, at least 0, in the caller's float type."""
-        value = self._delta(state)
-        return array_module(value).maximum(self.parameters[1] - value, 0.0)
-
-    def _delta(self, state: ComposedState) -> Array:
+    def _spent(self, state: ComposedState) -> Array:
+        """delta(epsilon) of what ran."""
         _, delta = floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))
         return delta
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
-        """`spent` over delta, rounded up, in the caller's float type."""
-        return inflated(self._delta(state) / self.parameters[1], 2.0**-50)
+    def _remaining(self, state: ComposedState) -> Array:
+        value = self._spent(state)
+        return array_module(value).maximum(self.parameters[1] - value, 0.0)
+
+    def _fraction(self, state: ComposedState) -> Array:
+        return inflated(self._spent(state) / self.parameters[1], 2.0**-50)
 
 
 @hosted(static=("rounds", "grid"))

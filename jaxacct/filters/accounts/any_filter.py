@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated
-from jaxacct._types import Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import INFINITY, Common, ExamplesState, PerExampleFilter, as_bits, settle_norms
 from jaxacct.filters.base import LastStepFilter
@@ -43,8 +43,7 @@ class AnyPerExampleFilter(PerExampleFilter[Common]):
     filter: Common
     examples: int = dataclasses.field(metadata={"static": True})
 
-    def init(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
-        """The state in which nobody has spent anything, spread over devices by ``sharding``."""
+    def _fresh(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         one = put_for(self.filter, self.filter.init(), None)
         each = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], self.examples, axis=0), one)
         return ExamplesState(jax.device_put((each, jnp.zeros(self.examples, jnp.float32)), sharding))
@@ -80,16 +79,13 @@ class AnyPerExampleFilter(PerExampleFilter[Common]):
     def _allowed(self, query: PyTree, norms: ArrayLike, words: PyTree) -> Array:
         return words[1]
 
-    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """What each example has spent, in the filter's parameter. Private."""
+    def _spent(self, state: ExamplesState) -> PyTree:
         return self._of_all("spent", state)
 
-    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """What each example has left, in the filter's parameter. Private."""
+    def _remaining(self, state: ExamplesState) -> PyTree:
         return self._of_all("remaining", state)
 
-    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The share of its budget that each example has spent. Private."""
+    def _fraction(self, state: ExamplesState) -> Array:
         return self._of_all("fraction", state)
 
     def _of_all(self, which: str, state: ExamplesState) -> Array:

@@ -12,7 +12,6 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import replaced
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._types import Float
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import (
     FLAG,
@@ -88,22 +87,13 @@ class ApproximateGDPPerExampleFilter(PerExampleFilter[ApproximateGDPFilter]):
         allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
         return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
 
-    @amounts.rounded(up=True)
-    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The part of B that each example has spent, rounded up. Private."""
-        return inflated(amounts.join(self.filter.pieces) * self._share(state), 2.0**-51)
+    def _spent(self, state: ExamplesState) -> Array:
+        return inflated(amounts.join(self.filter.pieces) * self._fraction(state), 2.0**-51)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The part of B that each example has left, rounded down. Private."""
-        return deflated(amounts.join(self.filter.pieces) * (1.0 - self._share(state)), 2.0**-51)
+    def _remaining(self, state: ExamplesState) -> Array:
+        return deflated(amounts.join(self.filter.pieces) * (1.0 - self._fraction(state)), 2.0**-51)
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The share of B that each example has spent, rounded up, in the caller's float type. Private."""
-        return self._share(state)
-
-    def _share(self, state: ExamplesState) -> Array:
+    def _fraction(self, state: ExamplesState) -> Array:
         """What each example has spent, exactly: a multiple of 2^-30."""
         return _units_spent(state.words).astype(jnp.float64) * 2.0**-30
 

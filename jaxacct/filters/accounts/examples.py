@@ -17,10 +17,10 @@ from jaxacct._numerics.pytree import replaced
 from jaxacct._types import Int, PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.marks import belongs, chosen, mark_of, row_of
+from jaxacct.filters.marks import chosen, mark_of, marked, row_of
 from jaxacct.filters.queries import for_norms, sensitivity_of
 from jaxacct.filters.reasons import Covering, reason_of
-from jaxacct.filters.states import by_itself
+from jaxacct.filters.states import Marked, given
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 FLAG = np.int32(-(2**31))  # the sign bit
@@ -99,7 +99,7 @@ class Common(Filter, Covering, Protocol):
 _Common = TypeVar("_Common", bound=Common)
 
 
-class PerExampleFilter(Generic[_Common]):
+class PerExampleFilter(Marked, Generic[_Common]):
     """One budget for each example, of a filter that is everybody's.
 
     A subclass says what ``words`` mean: `_charged`, `_taking` and `_allowed` run inside one compiled program.
@@ -118,6 +118,7 @@ class PerExampleFilter(Generic[_Common]):
         mark = mark_of(self.filter)
         return [] if mark is None else [row_of(mark)]
 
+    @in_float64
     def init(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         """The state in which nobody has spent anything.
 
@@ -126,9 +127,11 @@ class PerExampleFilter(Generic[_Common]):
                 the accounts are spread; each device then keeps its own part, and an update sends nothing around. It
                 must divide the examples evenly: add examples of norm 0, which spend nothing.
         """
+        return marked(self, self._fresh(sharding))
+
+    def _fresh(self, sharding: jax.sharding.Sharding | None = None) -> ExamplesState:
         return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
 
-    @by_itself
     def update(
         self, query: object, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
     ) -> tuple[Array, ExamplesState]:
@@ -151,13 +154,12 @@ class PerExampleFilter(Generic[_Common]):
                 one number for each example.
         """
         run = _update_in_place if donate else _update
-        query, norms, own = self._asked(query), given_norms(norms, self.examples), belongs(self, state)
+        query, norms, own = self._asked(given(query)), given_norms(norms, self.examples), self._owns(state)
         if at_hand(own) and not own:
             return jnp.zeros((self.examples,), bool), state
         takes_part, words = run(self, query, norms, state.words, own)
         return takes_part, ExamplesState(words, state.mark)
 
-    @by_itself
     def bounds(self, query: object, norms: ArrayLike, state: ExamplesState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
 
@@ -171,7 +173,7 @@ class PerExampleFilter(Generic[_Common]):
             shortened. Clip to it again, whatever else has been done: then nobody contributes more than was charged,
             however the norms were computed.
         """
-        query, norms, own = self._asked(query), given_norms(norms, self.examples), belongs(self, state)
+        query, norms, own = self._asked(given(query)), given_norms(norms, self.examples), self._owns(state)
         if at_hand(own) and not own:
             return jnp.zeros((self.examples,), jnp.float32)
         return _bounds(self, query, norms, state.words, own)

@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._types import Float
 from jaxacct.filters import amounts
 from jaxacct.filters.accounts.examples import (
     FLAG,
@@ -67,17 +66,14 @@ class TablePerExampleFilter(PerExampleFilter[TableFilter]):
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
-    def spent(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The units that each example has spent, int32. Private."""
-        return _spent(state)
+    def _spent(self, state: ExamplesState) -> Array:
+        return state.words & _SPENT
 
-    def remaining(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The units that each example has left, int32. Private."""
-        return jnp.asarray(self.filter.budget, jnp.int32) - _spent(state)
+    def _remaining(self, state: ExamplesState) -> Array:
+        return jnp.asarray(self.filter.budget, jnp.int32) - self._spent(state)
 
-    def fraction(self, state: ExamplesState) -> Float[Array, "*shape"]:
-        """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.filter.budget, _spent(state))
+    def _fraction(self, state: ExamplesState) -> Array:
+        return fraction_of(self.filter.budget, self._spent(state))
 
     def _asked(self, query: object) -> object:
         check_query(query, self.examples)
@@ -130,10 +126,6 @@ def of_table(filter: TableFilter, examples: int) -> TablePerExampleFilter:
             f"{filter!r}: use more noise, a smaller rate or a larger epsilon"
         )
     return TablePerExampleFilter(common, near, whole, examples, _rows_for(common.sigmas))
-
-
-def _spent(state: ExamplesState) -> Array:
-    return state.words & _SPENT
 
 
 def _clipped(query: object, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:

@@ -19,8 +19,8 @@ from jaxacct._types import Bool, Float
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.guarantees import OF_GDP, ParameterGuarantee
+from jaxacct.filters.states import filter_class, given
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.papers.central_limit import CLT, clt_of_budget
 
@@ -45,6 +45,10 @@ _STATEMENT = (
 class ApproximateGDPFilter(AdditiveFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.
 
+    A query is a `PoissonSampled` `Gaussian`; in the "large" regime also a `Gaussian` (rate 1). One that costs more than
+    what is left is refused: `update_clipped` is for loops that can run it shortened. A remainder below 2^-40 of the
+    budget is forfeited, and a rate outside the regime raises, or is refused where it is traced.
+
     Attributes:
         pieces: the budget B in exact float32 pieces.
         regime: "small" or "large" sampling rates, static.
@@ -63,26 +67,10 @@ class ApproximateGDPFilter(AdditiveFilter):
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
         mu = array_module(budget).sqrt(2 * budget)
-        return of_gdp(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
+        return ParameterGuarantee(OF_GDP, mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
-    def update(self, query: object, state: SpentState) -> tuple[Bool[Array, "*shape"], SpentState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        A query that costs more than what is left is refused, to the unit: `update_clipped` is for loops that can
-        run it shortened. A remainder below 2^-40 of the budget is forfeited.
-
-        Args:
-            query: a `PoissonSampled` `Gaussian`; in the "large" regime also a `Gaussian` (rate 1).
-            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. Traced parameters that are NaN, negative, infinite or outside the regime
-            are refused; a refused query leaves the state.
-
-        Raises:
-            ValueError: a query of another type, a concrete rate outside the regime, a shape the state does
-                not cover.
-        """
+    def _after(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
+        """Refused is what costs more than what is left, to the unit; a remainder below `amounts.DUST` is forfeited."""
         return self._asked(query, state, False)[:2]
 
     def update_clipped(
@@ -94,12 +82,12 @@ class ApproximateGDPFilter(AdditiveFilter):
         clip norm, and its noise is kept: it spends exactly what is left and is the last. A loop that asks this must
         apply the factor; it is 1 while the budget lasts, and `clip_scale` of the state before.
 
-        Arguments and errors as in `update`.
+        Arguments and errors as in `update`; a concrete rate outside the regime raises ValueError.
 
         Returns:
             ``(admitted, state, scale)``, the factor in [0, 1] in the caller's float type.
         """
-        return self._asked(query, state, True)
+        return self._updated(functools.partial(self._asked, partly=True), query, state, amounts.caller_dtype())
 
     def clip_scale(self, query: object, state: SpentState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which `update_clipped` admits it in ``state``.
@@ -112,7 +100,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         Raises:
             ValueError: as `update`.
         """
-        return self._asked(query, state, True)[2]
+        return self._read(lambda state: self._asked(given(query), state, True)[2], state, up=False)
 
     def _asked(self, query: object, state: SpentState, partly: bool) -> tuple[Array, SpentState, Array]:
         """`update_clipped`; if not ``partly``, a query that costs more than what is left is refused."""

@@ -15,14 +15,20 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.rounding import inflated
-from jaxacct._types import Bool, Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.reasons import BaseFilter
+from jaxacct.filters.base import Guarantee
+from jaxacct.filters.guarantees import Curve, ParameterGuarantee
+from jaxacct.filters.states import BaseFilter
 
 
 class AdditiveFilter(BaseFilter):
     """Budgets in ``pieces``, and an account for each; a subclass says what a query costs.
+
+    A query is a mechanism that the class takes, a `Composed` of them (all or nothing), or the cost itself: a number
+    that bounds it given all earlier outputs. `spent` is the cost of all that ran, `remaining` the largest cost that
+    still fits.
 
     ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
     if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget;
@@ -30,54 +36,44 @@ class AdditiveFilter(BaseFilter):
     """
 
     pieces: PyTree
+    unit: ClassVar[Curve]
+    """What a budget is a parameter of; a second budget is the probability that this fails."""
     squares: ClassVar[bool] = False
     to_the_unit: ClassVar[bool] = False
+    _statement: ClassVar[str]
+    _cost: Callable[..., PyTree]
+    """What a query costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
+
+    @property
+    @in_float64
+    def guarantee(self) -> Guarantee:
+        """At the budget with the account's slack; a proven bound."""
+        slack = amounts.SLACK / 2 if self.squares else amounts.SLACK
+        most, *fails = (inflated(amounts.join(one), slack + 2.0**-51) for one in jax.tree.leaves(self.pieces))
+        return ParameterGuarantee(self.unit, most, self._statement, fails=fails[0] if fails else 0.0)
 
     def _identity(self) -> list[Array]:
         """What belongs to the filter's mark, beside its type and static fields."""
         return jax.tree.leaves(self.pieces)
 
-    def _cost(self, query: object) -> PyTree:
-        """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
-        raise NotImplementedError
-
-    def init(self) -> PyTree:
-        """The state with nothing spent; one account for each entry of the budget's shape."""
+    def _fresh(self) -> PyTree:
         return jax.tree.map(amounts.empty, self.pieces)
 
-    def update(self, query: object, state: PyTree) -> tuple[Bool[Array, "*shape"], PyTree]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        Args:
-            query: a mechanism that the class takes, a `Composed` of them (all or nothing), or the cost itself: a number
-                that bounds it given all earlier outputs.
-            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. NaN, negative and infinite costs are refused; a refused query leaves the
-            state.
-
-        Raises:
-            ValueError: a query of another type, or of a shape that the state does not cover.
-        """
+    def _after(self, query: object, state: PyTree) -> tuple[Array, PyTree]:
         return self._charged(self._cost(query), state)
 
     def _charged(self, costs: PyTree, state: PyTree) -> tuple[Array, PyTree]:
-        """`update` with costs instead of a query."""
+        """`_after` with costs instead of a query."""
         return _update(self.pieces, costs, state, self.squares, self.to_the_unit)
 
     def _covers(self, query: object) -> ArrayLike:
         with jax.enable_x64(True):
             return functools.reduce(operator.and_, [cost < np.inf for cost in jax.tree.leaves(self._cost(query))])
 
-    @amounts.rounded(up=True)
-    def spent(self, state: PyTree) -> PyTree:
-        """The cost of all that ran, rounded up, in the caller's float type."""
+    def _spent(self, state: PyTree) -> PyTree:
         return self._part(amounts.used, 2.0**-50, state)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: PyTree) -> PyTree:
-        """The largest cost that still fits, rounded down, in the caller's float type."""
+    def _remaining(self, state: PyTree) -> PyTree:
         # Rounding here is far inside the slack: a query of exactly this much is admitted.
         return self._part(amounts.left, 0.0, state)
 
@@ -92,12 +88,10 @@ class AdditiveFilter(BaseFilter):
         found = jax.tree.map(one, self.pieces, state)
         return tuple(found) if isinstance(found, tuple) else found
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: PyTree) -> Float[Array, "*shape"]:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
+    def _fraction(self, state: PyTree) -> Array:
+        """The largest share where there are several budgets.
 
-        The largest share where there are several budgets. It can pass 1 by the account's slack of 2^-40, which the
-        guarantee counts.
+        It can pass 1 by the account's slack of 2^-40, which the guarantee counts.
         """
         shares = [amounts.used(SpentState(words)) for words in jax.tree.leaves(state)]
         return functools.reduce(array_module(shares).maximum, shares)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import jax
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
-from jaxacct.filters.additive.costs_of_plds import gaussian_of_law
-from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts
+from jaxacct.filters.additive.costs import gaussian_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
+from jaxacct.filters.guarantees import OF_GDP
 from jaxacct.filters.states import filter_class
-from jaxacct.losses.curves.pld import PLD
 
 _STATEMENT = (
     "The whole interaction is mu-GDP, at every epsilon at once, if each query is mu_i-GDP given all earlier "
@@ -42,15 +37,7 @@ class GDPFilter(AdditiveFilter):
     mu = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
-        return of_gdp(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)
-
-    def _cost(self, query: object) -> Array:
-        with jax.enable_x64(True):
-            return gaussian_cost(gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query))
+    unit, _statement, _cost = OF_GDP, _STATEMENT, staticmethod(gaussian_cost)
 
 
 def gdp(mu: ArrayLike) -> GDPFilter:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
-from jaxacct._numerics.float64 import in_float64
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ParameterGuarantee, of_pure_dp
+from jaxacct.filters.guarantees import OF_PURE_DP
 from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
@@ -34,14 +33,7 @@ class PureDPFilter(AdditiveFilter):
     epsilon = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """(budget, with the slack)-DP for the whole interaction, a proven bound."""
-        return of_pure_dp(amounts.admissible(self.pieces), _STATEMENT)
-
-    def _cost(self, query: object) -> ArrayLike:
-        return pure_cost(query)
+    unit, _statement, _cost = OF_PURE_DP, _STATEMENT, staticmethod(pure_cost)
 
 
 def pure_dp(epsilon: ArrayLike) -> PureDPFilter:

@@ -17,7 +17,7 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import ParameterGuarantee, of_renyi
+from jaxacct.filters.guarantees import of_renyi
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
@@ -51,12 +51,8 @@ class RenyiFilter(AdditiveFilter):
     rho = amounts.exact("pieces")
     """The budget of divergence (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """The divergence budget (with the account's slack) of the whole interaction, a proven bound."""
-        rho = amounts.admissible(self.pieces)
-        return of_renyi(rho, self.order, _STATEMENT)
+    _statement = _STATEMENT
+    unit = property(lambda self: of_renyi(self.order))  # type: ignore[assignment]
 
     def _cost(self, query: object) -> ArrayLike:
         if isinstance(query, PLD):

@@ -16,14 +16,14 @@ from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, not_negative, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct._types import Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import ParameterGuarantee, of_any_order
+from jaxacct.filters.guarantees import of_any_order
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.states import filter_class
@@ -65,12 +65,8 @@ class AnyOrderFilter(AdditiveFilter):
     rho = amounts.exact("pieces")
     """The budgets of divergence, shape (budgets..., orders) (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """The mixture's curve at the budgets (with the accounts' slack), a proven bound."""
-        rho = amounts.admissible(self.pieces)
-        return of_any_order(rho, self.orders, _STATEMENT)
+    _statement = _STATEMENT
+    unit = property(lambda self: of_any_order(self.orders))  # type: ignore[assignment]
 
     def _identity(self) -> list[Array]:
         return [row_of(self.pieces, np.ndim(self.pieces) - 2)]
@@ -88,24 +84,18 @@ class AnyOrderFilter(AdditiveFilter):
             )
         return not_negative(query)
 
-    @amounts.rounded(up=True)
-    def spent(self, state: SpentState) -> Float[Array, "*shape"]:
-        """The admitted divergences' sum at every order, rounded up, in the caller's float type.
-
-        Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted.
-        """
+    def _spent(self, state: SpentState) -> Array:
+        """Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted."""
         used = amounts.used(state)
         spent = inflated(amounts.join(self.pieces) * used, 2.0**-51)
         return array_module(used).where(used > _COUNTED, np.inf, spent)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: SpentState) -> Float[Array, "*shape"]:
-        """What still fits together, in proportion to the budgets, rounded down, in the caller's float type."""
+    def _remaining(self, state: SpentState) -> Array:
+        """What still fits together, in proportion to the budgets."""
         return amounts.join(self.pieces) * _fitting(self.pieces, state, self.orders)
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: SpentState) -> Float[Array, "*shape"]:
-        """1 less the share of all budgets that still fits, rounded up, in the caller's float type."""
+    def _fraction(self, state: SpentState) -> Array:
+        """1 less the share of all budgets that still fits."""
         return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 
 

@@ -16,7 +16,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
 from jaxacct.filters.amounts import SpentState
-from jaxacct.filters.guarantees import ParameterGuarantee, of_zcdp
+from jaxacct.filters.guarantees import OF_ZCDP
 from jaxacct.filters.states import filter_class
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
@@ -51,14 +51,7 @@ class ZCDPFilter(AdditiveFilter):
     rho = amounts.exact("pieces")
     """The budget, as it was given (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
-        return of_zcdp(amounts.admissible(self.pieces), _STATEMENT)
-
-    def _cost(self, query: object) -> ArrayLike:
-        return concentrated_cost(query)
+    unit, _statement, _cost = OF_ZCDP, _STATEMENT, staticmethod(concentrated_cost)
 
 
 class ApproximateZCDPState(NamedTuple):
@@ -90,12 +83,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
     delta = amounts.exact("delta_pieces")
     """The budget of delta, as it was given (float64)."""
 
-    @property
-    @in_float64
-    def guarantee(self) -> ParameterGuarantee:
-        """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
-        rho, delta = (amounts.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
-        return of_zcdp(rho, _WITH_FAILURES, fails=delta)
+    unit, _statement = OF_ZCDP, _WITH_FAILURES
 
     @property
     def pieces(self) -> ApproximateZCDPState:

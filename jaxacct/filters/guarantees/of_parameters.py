@@ -132,35 +132,23 @@ def _pure_delta(pure: Array, epsilon: ArrayLike) -> Array:
     return xp.where((at >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0)
 
 
-def of_gdp(mu: Array, statement: str, is_bound: bool = True, fails: ArrayLike = 0.0) -> ParameterGuarantee:
-    """mu-GDP next to a (0, ``fails``)-DP step, or an approximation where not ``is_bound``."""
-    return ParameterGuarantee(Curve("mu", gdp_epsilon, gdp_delta, GDP), mu, statement, is_bound, fails)
+OF_GDP = Curve("mu", gdp_epsilon, gdp_delta, GDP)
+OF_PURE_DP = Curve("pure", _pure_epsilon, _pure_delta, PureDP, True)
+OF_ZCDP = Curve("rho", zcdp_epsilon, zcdp_delta, ZeroConcentratedDP)
 
 
-def of_pure_dp(pure: Array, statement: str) -> ParameterGuarantee:
-    """``pure``-DP."""
-    return ParameterGuarantee(Curve("pure", _pure_epsilon, _pure_delta, PureDP, True), pure, statement)
-
-
-def of_zcdp(rho: Array, statement: str, fails: ArrayLike = 0.0) -> ParameterGuarantee:
-    """rho-zCDP, but for a probability ``fails`` (``fails``-approximate rho-zCDP)."""
-    curve = Curve("rho", zcdp_epsilon, zcdp_delta, ZeroConcentratedDP)
-    return ParameterGuarantee(curve, rho, statement, fails=fails)
-
-
-def of_renyi(rho: Array, order: float, statement: str) -> ParameterGuarantee:
-    """A Rényi divergence of at most ``rho`` at one order, by the tight conversion."""
-    curve = Curve(
+def of_renyi(order: float) -> Curve:
+    """Of a Rényi divergence at one order, by the tight conversion."""
+    return Curve(
         "rho",
         lambda rho, delta: epsilon_from_renyi(rho, order, delta),
         lambda rho, epsilon: delta_from_renyi(rho, order, epsilon),
         lambda rho: RenyiDP(order, rho),
     )
-    return ParameterGuarantee(curve, rho, statement)
 
 
-def of_any_order(rho: Array, orders: tuple[float, ...], statement: str) -> ParameterGuarantee:
-    """Divergences at several orders, shape (budgets..., orders), spent so that their mixture still holds.
+def of_any_order(orders: tuple[float, ...]) -> Curve:
+    """Of divergences at several orders, shape (budgets..., orders), spent so that their mixture still holds.
 
     delta(epsilon) = sum_j c_j exp((a_j - 1)(rho_j - epsilon)); see `renyi_any`.
     """
@@ -172,13 +160,12 @@ def of_any_order(rho: Array, orders: tuple[float, ...], statement: str) -> Param
         points = epsilons, _any_delta(rho, epsilons, orders=orders)
         return FromProfile(*(np.moveaxis(np.asarray(v), 0, -1) for v in points))
 
-    curve = Curve(
+    return Curve(
         "rho",
         lambda rho, delta: _any_epsilon(rho, delta, orders=orders),
         lambda rho, epsilon: _any_delta(rho, epsilon, orders=orders),
         mechanism,
     )
-    return ParameterGuarantee(curve, rho, statement)
 
 
 def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:

@@ -32,15 +32,14 @@ _MARGIN = 2.0**-30  # relative, for the rounding of costs, factors and accounts
 Range = tuple[float, float]
 
 
-def price_of(noise: np.ndarray, rate: np.ndarray, regime: str) -> np.ndarray:
-    """Algorithm 2's price: the limit of the mean privacy loss for small rates, or for large noise."""
-    return rate**2 * (np.expm1(noise**-2.0) if regime == "small" else noise**-2.0) / 2
+def price_of(noise: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Algorithm 2's price: the limit of the mean privacy loss for small rates."""
+    return rate**2 * np.expm1(noise**-2.0) / 2
 
 
-def _slope(noise: np.ndarray, regime: str) -> np.ndarray:
+def _slope(noise: np.ndarray) -> np.ndarray:
     """The derivative of the price over rate^2 in the total variation distance 2 Phi(1 / (2 noise)) - 1."""
-    gain = np.exp(1.125 * noise**-2.0) if regime == "small" else np.exp(0.125 * noise**-2.0)
-    return math.sqrt(2.0 * math.pi) * gain / noise
+    return math.sqrt(2.0 * math.pi) * np.exp(1.125 * noise**-2.0) / noise
 
 
 class ClosedForm(NamedTuple):
@@ -72,19 +71,18 @@ def certified_closed_form(
     rate: Range,
     epsilon: float,
     delta: float,
-    regime: str,
     report: Callable[[int, int], object] = lambda done, total: None,
 ) -> ClosedForm:
     """The family of (epsilon, delta) at `price_of`, and the factors that certify it for all queries of a range."""
     fine = _ONE_RATE if rate[0] == rate[1] or sigma[0] == sigma[1] else _WIDE
     corners = sorted(set(itertools.product(sigma, rate)))
     noises, shares = np.array(corners).T
-    family = family_of_costs(corners, price_of(noises, shares, regime), epsilon, delta, fine)
+    family = family_of_costs(corners, price_of(noises, shares), epsilon, delta, fine)
     sigmas, rates = grid_of(sigma, fine.sigma), grid_of(rate, fine.rate)
     total = sigmas.size * rates.size
     prices = corner_prices(family, sigmas, rates, family.nodes.size - 1, lambda done: report(done, total)).max(0)
-    costs = price_of(sigmas[:, None], rates, regime)
-    worst = (prices / costs[..., None]).max((0, 1)) * _chords(sigmas, rates, regime)
+    costs = price_of(sigmas[:, None], rates)
+    worst = (prices / costs[..., None]).max((0, 1)) * _chords(sigmas, rates)
     return _closed_form(family, worst, prices.max((0, 1)))
 
 
@@ -123,7 +121,7 @@ def _closed_form(family: Family, worst: np.ndarray, dearest: np.ndarray) -> Clos
     return ClosedForm(family, family.nodes[:count], factors, float(family.nodes[count]))
 
 
-def _chords(sigmas: np.ndarray, rates: np.ndarray, regime: str) -> float:
+def _chords(sigmas: np.ndarray, rates: np.ndarray) -> float:
     """What the mean price of a cell's corners, with the cell's weights, is at most over that of a query inside."""
     found = 1.0 + _MARGIN
     if rates.size > 1:
@@ -131,7 +129,7 @@ def _chords(sigmas: np.ndarray, rates: np.ndarray, regime: str) -> float:
         found *= (1.0 + ratio) ** 2 / (4.0 * ratio)
     if sigmas.size > 1:
         # A convex function is below its chord by at most a quarter of the length times the difference of slopes.
-        own, slopes = price_of(sigmas, np.ones(1), regime), _slope(sigmas, regime)
+        own, slopes = price_of(sigmas, np.ones(1)), _slope(sigmas)
         far = np.array([math.erf(x) for x in 8.0**-0.5 / sigmas])
         found *= 1.0 + float((np.diff(slopes) * np.diff(far) / (4.0 * own[1:])).max())
     return found

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -27,7 +26,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
 _VERSION = 3  # of the arrays and of how they are computed: increase it to invalidate cached ones
-_REGIMES = ("small", "large")
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian it was charged as, and every "
@@ -46,14 +44,12 @@ class ClosedFormFilter(AdditiveFilter):
         ends: the least noise, the most noise, the smallest and the largest rate, in float32 pieces.
         curve: the certified worst case.
         target: the epsilon and the delta, static.
-        regime: "small" or "large", static.
     """
 
     pieces: Array
     ends: Array
     curve: PrivacyProfile
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
-    regime: str = dataclasses.field(metadata={"static": True})
 
     budget = amounts.exact("pieces")
     """The largest sum of prices (float64)."""
@@ -86,9 +82,9 @@ class ClosedFormFilter(AdditiveFilter):
         noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)
         inside = (noise >= least) & (noise < jnp.inf) & (rate >= 0) & (rate <= often)
         mu = 1.0 / jnp.clip(noise, least, most)
-        gain = jnp.expm1(mu * mu) if self.regime == "small" else mu * mu
         rate = jnp.maximum(rate, rare)
-        return jnp.where(inside, inflated(rate * rate * gain / 2, 2.0**-50 * (1.0 + mu * mu)), jnp.nan)
+        cost = inflated(rate * rate * jnp.expm1(mu * mu) / 2, 2.0**-50 * (1.0 + mu * mu))
+        return jnp.where(inside, cost, jnp.nan)
 
 
 def closed_form(
@@ -97,16 +93,15 @@ def closed_form(
     rate: float | tuple[float, float],
     epsilon: float,
     delta: float,
-    regime: str = "small",
     cache: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> ClosedFormFilter:
     """A rigorous filter with one closed-form price and no table, for all sampled Gaussians of a range.
 
-    A step costs rate^2 (exp(1 / sigma^2) - 1) / 2 ("small"; rate^2 / sigma^2 / 2 in the "large" regime), as in
-    `approximate_gdp`; noise and rate may be chosen freely in the range, by looking at all earlier outputs. The budget
-    is not the limit's: it is one for which these prices are certified at finite parameters, for every query of the
-    range (docs/theorems/closed-form.md). `sampled_gaussian`, whose prices come from a table, admits more steps
+    A step costs rate^2 (exp(1 / sigma^2) - 1) / 2, as in `approximate_gdp` for small rates, but at any rate; noise and
+    rate may be chosen freely in the range, by looking at all earlier outputs. The budget is not the limit's: it is one
+    for which these prices are certified at finite parameters, for every query of the range
+    (docs/theorems/closed-form.md). `sampled_gaussian`, whose prices come from a table, admits more steps
     (docs/filters.md); this filter is one line, and its state one number.
 
     The budget is computed once for a range and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it): some ten
@@ -118,7 +113,6 @@ def closed_form(
         rate: the smallest and the largest sampling rate in (0, 1]; or one number.
         epsilon: target, > 0 and at most 100.
         delta: target, strictly between 0 and 1.
-        regime: whose closed form is taken, ``"small"`` or ``"large"`` rates; either is certified at any rate.
         cache: whether to look for the budget on disk, and to leave it there.
         progress: called as ``progress(done, total)`` meanwhile.
 
@@ -127,11 +121,10 @@ def closed_form(
     """
     target = check_target("closed_form", sigma, rate, epsilon=epsilon, delta=delta, progress=progress, cache=cache)
     noises, rates = ranges(sigma, rate)
-    _validate.one_of(_REGIMES, regime=regime)
-    key = digest(f"closed form {_VERSION}", noises, rates, *target, _REGIMES.index(regime))
+    key = digest(f"closed form {_VERSION}", noises, rates, *target)
 
     def make(told: Progress) -> dict[str, np.ndarray]:
-        found = certified_closed_form(noises, rates, *target, regime, told or (lambda done, total: None))
+        found = certified_closed_form(noises, rates, *target, told or (lambda done, total: None))
         grid = found.family.grid
         return {
             "budget": np.array(found.budget()),
@@ -150,4 +143,4 @@ def closed_form(
     grid = LossGrid(float(arrays["spacing"]), int(arrays["lowest"]), arrays["excess"].size)
     curve = certified(arrays["excess"], grid, *target)
     pieces, ends = (np.asarray(amounts.split(x)) for x in (budget, np.array([*noises, *rates])))
-    return ClosedFormFilter(pieces, ends, curve, target, regime)
+    return ClosedFormFilter(pieces, ends, curve, target)

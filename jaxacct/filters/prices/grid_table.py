@@ -211,15 +211,8 @@ def _curvature(family: Family, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _most_in(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """The largest of ``values[first:last]``, 0 of none."""
-    tables = [np.append(values, 0.0)]
-    while 2 ** len(tables) <= values.size:
-        step, below = 2 ** (len(tables) - 1), tables[-1]
-        tables.append(np.maximum(below, np.append(below[step:], np.zeros(step))))
-    count = np.maximum(last - first, 0)
-    level = np.floor(np.log2(np.maximum(count, 1))).astype(int)
-    table = np.stack(tables)
-    found = np.maximum(table[level, first], table[level, np.maximum(last - 2**level, 0)])
-    return np.where(count > 0, found, 0.0)
+    each = [values[one:end].max(initial=0.0) for one, end in zip(first.flat, last.flat, strict=True)]
+    return np.reshape(each, first.shape)
 
 
 def _units(prices: np.ndarray) -> np.ndarray:

@@ -15,13 +15,13 @@ import tempfile
 import warnings
 from collections.abc import Callable
 
-import jax
 import numpy as np
 
 from jaxacct._files import not_ones_own
 from jaxacct._progress import Report as Progress
 from jaxacct._progress import progress as terminal_progress
 from jaxacct._types import Fields
+from jaxacct.filters.described import described
 
 
 def directory() -> pathlib.Path:
@@ -34,15 +34,8 @@ def directory() -> pathlib.Path:
 
 
 def digest(*values: object) -> str:
-    """SHA-256 of pytrees of numbers, arrays and strings: structure, types, shapes and bytes."""
-    found = hashlib.sha256()
-    for value in values:
-        leaves, structure = jax.tree.flatten(value)
-        found.update(repr(structure).encode())
-        for leaf in leaves:
-            array = np.asarray(leaf)
-            found.update(f"|{array.dtype.str}{array.shape}|".encode() + array.tobytes())
-    return found.hexdigest()
+    """SHA-256 of what `described` says of values."""
+    return hashlib.sha256(described(values).encode()).hexdigest()
 
 
 def load(key: str) -> dict[str, np.ndarray] | None:

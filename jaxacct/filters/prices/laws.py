@@ -99,19 +99,6 @@ def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
     return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta, 30)
 
 
-def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
-    """delta(epsilon) of the worse direction, epsilon >= 0, as the chord of :meth:`PrivacyProfile.symmetrise`.
-
-    The reversed pair's excess is gamma E(1 / gamma). Rounded up by 1e-9 of itself.
-    """
-    cell = math.floor(epsilon / grid.spacing)
-    share = math.expm1(epsilon - cell * grid.spacing) / math.expm1(grid.spacing)
-    low, high = (
-        max(excess[k - grid.lowest], math.exp(k * grid.spacing) * excess[-k - grid.lowest]) for k in (cell, cell + 1)
-    )
-    return inflated(float(low * (1.0 - share) + high * share), 1e-9)
-
-
 def lost_to_rounding(epsilon: float, delta: float) -> str:
     """What to add to a refusal where rounding alone takes delta: one law has both directions, or nothing."""
     rounding = _ROUNDING * math.exp(epsilon)

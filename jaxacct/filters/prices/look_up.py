@@ -235,12 +235,17 @@ def left_after(table: TableFilter, parts: list[Part], left: Array) -> Array:
         if several and not table.fixed and all(charge.lines is table.lines for charge, _ in parts):
             return _left_by_parts(table.nodes, table.lines, [(charge.mixture, runs) for charge, runs in parts], left)
         for charge, runs in parts:
-            if table.fixed and not _once(runs):
-                whole = table.nodes[-1]
-                left = _left_by_multiples(left_after_run(charge, table.nodes, whole), whole, runs, left)
-            else:
-                left = _left_by_runs(table.nodes, charge, runs, left)
+            if table.fixed:
+                charge, runs = _several(charge, runs), 1.0
+            left = _left_by_runs(table.nodes, charge, runs, left)
         return left
+
+
+def _several(charge: Charge, runs: Real) -> Charge:
+    """That of so many runs, where each costs as much; what never fits for what is no number of runs."""
+    xp = array_module(charge, runs)
+    count = xp.where(_whole(xp, xp.asarray(runs)), xp.asarray(runs, np.float64), np.inf)
+    return Charge(charge.lines, [(weight * count, row) for weight, row in charge.mixture])
 
 
 def _once(runs: Real) -> bool:
@@ -264,16 +269,6 @@ def _left_by_runs(nodes: Array, charge: Charge, runs: Real, left: Array) -> Arra
     # Stops once nothing fits: a refused query may ask for 10^9 runs.
     _, found = while_loop(lambda state: going(state).any(), step, (jnp.float64(0.0), jnp.asarray(left)))
     return jnp.where(good, found, -1)
-
-
-@hosted
-def _left_by_multiples(after: Array, budget: Array, runs: Array, left: Array) -> Array:
-    """The same where one run leaves ``after`` of the budget, and costs as much whatever is left."""
-    xp = array_module(after, budget, runs, left)
-    after, budget, runs, left = (xp.asarray(x, np.float64) for x in (after, budget, runs, left))
-    found = left - runs * (budget - after)
-    fits = _whole(xp, runs) & (after >= 0) & (found >= 0) & (left <= budget)
-    return xp.where(fits, found, -1.0).astype(np.int32)
 
 
 def _whole(xp: ModuleType, runs: Array) -> Array:

@@ -14,8 +14,9 @@ from jaxacct.accounting.batch import Bounds
 from jaxacct.filters.guarantees import certified
 from jaxacct.filters.prices.arguments import check_mechanisms, check_target
 from jaxacct.filters.prices.entries import edges_of, shrunk
+from jaxacct.filters.prices.family import delta_at
 from jaxacct.filters.prices.kept import Progress, digest, kept
-from jaxacct.filters.prices.laws import delta_of, lost_to_rounding, menu_laws
+from jaxacct.filters.prices.laws import lost_to_rounding, menu_laws
 from jaxacct.filters.prices.menu_table import budget_table
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.prices.table import TableFilter
@@ -23,7 +24,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 4  # of the table format and of how it is computed; increase it to invalidate cached tables
+_VERSION = 5  # of the table format and of how it is computed; increase it to invalidate cached tables
 _MOST_UNITS = 2**31 - 2
 _LEAST_NODES = 600
 _FEW = 4.0  # runs of the loudest entry, below which U is a staircase
@@ -122,7 +123,8 @@ def _arrays(
     total = int(unit * most / node)
     report = (lambda done: progress(min(done, total), total)) if progress is not None else None
     spared = _SPARED if whole else 0.0
-    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
+    fade = np.exp(-0.5 * laws.grid.losses)
+    met = lambda curve: delta_at(curve * fade, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
     table = budget_table(laws, prices, node, met, _MOST_UNITS, report, whole, few)
     if table.budget < prices.min():
         raise ValueError(

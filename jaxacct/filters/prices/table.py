@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array, Real, array_module
 from jaxacct._numerics.host import at_hand, floats, on_device
-from jaxacct._numerics.manual_axes import cond, while_loop
+from jaxacct._numerics.manual_axes import while_loop
 from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import rounded_up
-from jaxacct._types import Bool, Float, Int
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
@@ -29,8 +26,7 @@ from jaxacct.filters.prices.look_up import axes_of, either, left_after, parts_in
 from jaxacct.filters.prices.online import MenuCurves
 from jaxacct.filters.printing import number
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
-from jaxacct.filters.reasons import BaseFilter
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class, given
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.mechanisms.base import as_mechanism
 
@@ -61,7 +57,18 @@ class TableFilter(BaseFilter):
     """A budget of whole units and what queries take of it; made by `sampled_gaussian` and `menu`.
 
     A price is given for every interval of the budget left *after* the query, by its values at both ends. A menu's
-    prices do not depend on what is left: it has one interval.
+    prices do not depend on what is left: it has one interval. `spent` and `remaining` are units, int32.
+
+    A query is a `PoissonSampled` `Gaussian` (or a `Gaussian`, which has rate 1), charged as the corners around it, or
+    else as the cheapest entry that dominates it; an integer, the position of an entry; or a `Composed` of Gaussians,
+    charged run by run, all or nothing. Prices are those of entries and ends of axes with a hair less noise and more
+    rate, so that their own numbers, rounded to float32, find them. What the table does not have is refused, unless
+    query and state are concrete scalars and there is a promise: then any mechanism with an analysis is priced online.
+
+    A sampled Gaussian between the axes' points is dominated by a mixture of the corners around it
+    (docs/theorems/prices.md), and by an entry of no more noise and no smaller rate (data processing, and joint
+    convexity: the smaller rate's pair is a mixture of the larger rate's with perfect privacy), at all orders
+    gamma >= 0, so for both directions.
 
     Attributes:
         lines: units, int32, shape ``(2, rows, intervals)``: a row for each noise multiplier and rate of the axes, rates
@@ -149,15 +156,8 @@ class TableFilter(BaseFilter):
         online = np.array([self.fixed and self.promise is not None])
         return [*tables, *rows, online, *([] if self.other is None else self.other._identity())]
 
-    def init(self) -> MenuState:
-        """The state with nothing spent."""
-        return self._start()
-
-    def _start(self) -> MenuState:
+    def _fresh(self) -> MenuState:
         return MenuState(on_device(np.zeros((), np.int32)))
-
-    def _left(self, state: MenuState) -> Array:
-        return jnp.asarray(self.budget, jnp.int32) - state.spent
 
     def price(self, query: object, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
@@ -169,38 +169,16 @@ class TableFilter(BaseFilter):
         Raises:
             ValueError: see :meth:`update`.
         """
-        left = self._left(self._start() if state is None else state)
-        after = self._left_after(query, left)
-        return _taken(left, after)
+        query = given(query)
 
-    def update(self, query: object, state: MenuState) -> tuple[Bool[Array, "*shape"], MenuState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
+        def taken(state: MenuState) -> Array:
+            left = self._remaining(state)
+            return _taken(left, self._left_after(query, left))
 
-        A sampled Gaussian between the axes' points is dominated by a mixture of the corners around it
-        (docs/theorems/prices.md), and by an entry of no more noise and no smaller rate (data processing, and joint
-        convexity: the smaller rate's pair is a mixture of the larger rate's with perfect privacy), at all orders
-        gamma >= 0, so for both directions.
-
-        Args:
-            query: a `PoissonSampled` `Gaussian` (or a `Gaussian`, which has rate 1), charged as the corners around it,
-                or else as the cheapest entry that dominates it; an integer, the position of an entry; or a `Composed`
-                of Gaussians, charged run by run, all or nothing. Prices are those of entries and ends of axes with a
-                hair less noise and more rate, so that their own numbers, rounded to float32, find them.
-            state: from `init` or `update`. Its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. What the table does not have is refused, unless query and state are concrete scalars
-            and there is a promise: then any mechanism with an analysis is priced online. A refused query leaves the
-            state as it was.
-
-        Raises:
-            ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
-        """
-        return self._after(query, state)
+        return taken(self._fresh()) if state is None else self._read(taken, state, up=True)
 
     def _after(self, query: object, state: MenuState) -> tuple[Array, MenuState]:
-        """`update`, on states without marks."""
-        left = self._left_after(query, self._left(state))
+        left = self._left_after(query, self._remaining(state))
         amounts.check_covered(np.shape(state.spent), np.shape(left), ())
         admitted, spent = _charged(self.budget, state.spent, left)
         return admitted, MenuState(spent)
@@ -217,9 +195,7 @@ class TableFilter(BaseFilter):
         # The same arrays, so that a compiler finds a query's place on the axes once.
         other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
         others = parts_in(other, query, alone)
-        cheaper = _where_fresh(
-            left == self.budget, lambda: price_halfway(other, others) < price_halfway(self, parts), left
-        )
+        cheaper = price_halfway(other, others) < price_halfway(self, parts)
         return either(left, self.budget, cheaper, found, left_after(other, others, left))
 
     def _at_least_price(self, curves: MenuCurves, query: object, left: Array) -> Array:
@@ -237,16 +213,13 @@ class TableFilter(BaseFilter):
         most = int(budget) - after if after >= 0 else DEAR
         return np.asarray(max(int(left) - curves.least_price(asked, int(left), most), -1))
 
-    def spent(self, state: MenuState) -> Int[Array, "*shape"]:
-        """The units spent, int32."""
+    def _spent(self, state: MenuState) -> Array:
         return state.spent
 
-    def remaining(self, state: MenuState) -> Int[Array, "*shape"]:
-        """The units left, int32."""
-        return self._left(state)
+    def _remaining(self, state: MenuState) -> Array:
+        return jnp.asarray(self.budget, jnp.int32) - state.spent
 
-    def fraction(self, state: MenuState) -> Float[Array, "*shape"]:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
+    def _fraction(self, state: MenuState) -> Array:
         return fraction_of(self.budget, state.spent)
 
     def steps_left(self, query: object, state: MenuState | None = None) -> Array:
@@ -261,9 +234,13 @@ class TableFilter(BaseFilter):
         Raises:
             ValueError: as `update`.
         """
-        state = self._start() if state is None else state
-        with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
-            return _count(self, query, state)
+        query = given(query)
+
+        def counted(state: MenuState) -> Array:
+            with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
+                return _count(self, query, state)
+
+        return counted(self._fresh()) if state is None else self._read(counted, state, up=False)
 
     def _edges(self) -> tuple[Array, Array]:
         """Noise multipliers and rates, shape ``(k,)``, of queries of which one dominates all that the table has."""
@@ -322,14 +299,6 @@ def _count(filter: TableFilter, query: object, state: MenuState) -> Array:
 
     start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
     return while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]
-
-
-def _where_fresh(fresh: Array, cheaper: Callable[[], Array], left: Array) -> Array:
-    """``cheaper()``, which is not worked out where every account has spent something."""
-    if not isinstance(left, Tracer):
-        return cheaper() if bool(fresh.any()) else jnp.bool_(False)
-    shape = jax.eval_shape(cheaper).shape
-    return cond(jnp.any(fresh), cheaper, lambda: jnp.zeros(shape, bool))
 
 
 @amounts.rounded(up=True)

@@ -15,16 +15,15 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import replaced
-from jaxacct._types import Bool, Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
 from jaxacct.filters.described import word_of_function
 from jaxacct.filters.given_laws import completed
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.marks import row_of
 from jaxacct.filters.printing import number
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import on_grid
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -99,6 +98,10 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
 class ResidueFilter(BaseFilter):
     """A budget family, an update, and a certificate for every step; make it with `residue`.
 
+    A query is a mechanism or an upper curve; a `PLD` of the grid's spacing is taken as it is. It runs only if the
+    update is certified to leave a residue. `remaining` is the parameter of the budget that is left, `spent` the first
+    one less that, and `fraction` the share of the rounds that are over, which says nothing of the budget.
+
     Attributes:
         parameter: of the first budget, any pytree of arrays.
         curve: from a parameter to the budget's `PLD`, static.
@@ -125,8 +128,7 @@ class ResidueFilter(BaseFilter):
         profile = PrivacyProfile.from_pld(replaced(self.curve(self.init().parameter), bound="upper"))
         return ProfileGuarantee(raised(profile, slack), _STATEMENT.format(rounds=self.rounds, slack=slack))
 
-    @in_float64
-    def init(self) -> ResidueFilterState:
+    def _fresh(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
         return ResidueFilterState(*on_device((self._first(), np.zeros((), np.int32))))
 
@@ -144,16 +146,7 @@ class ResidueFilter(BaseFilter):
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     @in_float64
-    def update(self, query: object, state: ResidueFilterState) -> tuple[Bool[Array, "*shape"], ResidueFilterState]:
-        """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
-
-        Args:
-            query: a mechanism or an upper curve; a `PLD` of the grid's spacing is taken as it is.
-            state: from `init` or `update`.
-
-        Raises:
-            ValueError: a curve that is a bound from below, spacings that do not agree, or a batch of queries.
-        """
+    def _after(self, query: object, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
         law = query
         if not (isinstance(law, PLD) and law.grid.spacing == self.grid.spacing):
             law = self.prepare(query)
@@ -183,15 +176,14 @@ class ResidueFilter(BaseFilter):
         """The curve at ``parameter``; of a known one by one program for all of its operations."""
         return on_host(jax.jit(self.curve)(parameter)) if at_hand(parameter) else self.curve(parameter)
 
-    def spent(self, state: ResidueFilterState) -> PyTree:
+    def _spent(self, state: ResidueFilterState) -> PyTree:
         """The first parameter less what is left of it, entry by entry."""
-        return jax.tree.map(lambda a, b: a - b, self.init().parameter, state.parameter)
+        return jax.tree.map(lambda a, b: a - b, on_device(self._first()), state.parameter)
 
-    def remaining(self, state: ResidueFilterState) -> PyTree:
-        """The parameter of the budget that is left."""
+    def _remaining(self, state: ResidueFilterState) -> PyTree:
         return state.parameter
 
-    def fraction(self, state: ResidueFilterState) -> Float[Array, "*shape"]:
+    def _fraction(self, state: ResidueFilterState) -> Array:
         """The share of the rounds that are over, which says nothing of the budget."""
         return state.rounds / np.float32(self.rounds)
 

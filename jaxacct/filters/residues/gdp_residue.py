@@ -19,17 +19,16 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct._types import Bool, Float, PyTree
+from jaxacct._types import PyTree
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
+from jaxacct.filters.additive.costs import gaussian_cost, is_gaussian
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import ParameterGuarantee, of_gdp
+from jaxacct.filters.guarantees import OF_GDP, ParameterGuarantee
 from jaxacct.filters.printing import number
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -49,14 +48,10 @@ _STATEMENT = (
 
 
 class ResidueState(NamedTuple):
-    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is; the filter's mark.
-
-    ``dominated`` is the mu^2 of Gaussians that dominate all that ran, likewise; NaN where there are none.
-    """
+    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is; the filter's mark."""
 
     mu: Array
     delta: Array
-    dominated: Array = np.full(3, np.nan, np.float32)
     mark: Array | None = None
 
     def __repr__(self) -> str:
@@ -71,6 +66,13 @@ class ResidueState(NamedTuple):
 class GDPResidueFilter(BaseFilter):
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
 
+    A query is a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any other
+    mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the result of
+    `prepare`, which is the fast way for a query that is asked again. It is refused if no residue is certain, because it
+    may be leakier than what is left, or have an atom at infinity that the slack does not cover. A mechanism whose
+    parameters are traced raises ValueError: ``prepare`` it, or give ``prepare`` a grid. `spent` is the mu of a Gaussian
+    that costs as much, `remaining` that of the largest one that still fits.
+
     Attributes:
         mu_pieces: mu in exact float32 pieces.
         delta_pieces: delta likewise, zeros for 0.
@@ -83,6 +85,8 @@ class GDPResidueFilter(BaseFilter):
     share: Array
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
+    unit = OF_GDP
+
     mu = amounts.exact("mu_pieces")
     """The budget's mu, as it was given (float64)."""
 
@@ -93,65 +97,41 @@ class GDPResidueFilter(BaseFilter):
     @in_float64
     def guarantee(self) -> ParameterGuarantee:
         """What the whole interaction satisfies, a proven bound."""
-        return of_gdp(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
+        fails = amounts.join(self.delta_pieces)
+        return ParameterGuarantee(self.unit, _whole(self.mu_pieces), _STATEMENT, fails=fails)
 
     def _identity(self) -> list[Array]:
         return [self.mu_pieces, self.delta_pieces]  # `share` only steers
 
-    @in_float64
-    def init(self) -> ResidueState:
-        """The state with nothing spent; one account for each entry of the budget's shape."""
-        nothing = np.zeros(np.shape(self.mu_pieces), np.float32)
-        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces, nothing))
+    def _fresh(self) -> ResidueState:
+        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
-    def update(self, query: object, state: ResidueState) -> tuple[Bool[Array, "*shape"], ResidueState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        Args:
-            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
-                other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
-                result of `prepare`, which is the fast way for a query that is asked again.
-            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
-            may be leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN,
-            negative and infinite parameters.
-
-        Raises:
-            ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
-                a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
-        """
+    def _after(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
         if is_scalar_query(query) or is_gaussian(query):
             with jax.enable_x64(True):
-                return _update_gaussian(gaussian_cost(gaussian_parts(query)), self.mu_pieces, self.delta_pieces, state)
+                return _update_gaussian(gaussian_cost(query), self.mu_pieces, self.delta_pieces, state)
         if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
             query = prepared(query, relation=self.relation)
         with jax.enable_x64(True):
             return on_device(_update(query, self.mu_pieces, self.delta_pieces, self.share, state))
 
-    @amounts.rounded(up=True)
-    def spent(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
+    def _spent(self, state: ResidueState) -> Array:
+        """sqrt(mu^2 - (mu left)^2): a Gaussian of this mu costs as much."""
         gone = self._gone(state)
         return inflated(array_module(gone).sqrt(gone), 2.0**-50)
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
+    def _remaining(self, state: ResidueState) -> Array:
         mu, left = amounts.join(self.mu_pieces), amounts.join(state.mu)
         # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
         xp, free = array_module(mu, left), left * left - amounts.SLACK * mu * mu
         return xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu)
 
-    @amounts.rounded(up=False)
     def remaining_slack(self, state: ResidueState) -> Array:
         """The delta that is left, rounded down, in the caller's float type."""
-        return amounts.join(state.delta)
+        return self._read(lambda state: amounts.join(state.delta), state, up=False)
 
-    @amounts.rounded(up=True)
-    def fraction(self, state: ResidueState) -> Float[Array, "*shape"]:
-        """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
+    def _fraction(self, state: ResidueState) -> Array:
+        """The share of mu^2 that is spent."""
         mu = amounts.join(self.mu_pieces)
         return inflated(self._gone(state) / (mu * mu), 2.0**-50)
 
@@ -186,16 +166,13 @@ def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     return mine
 
 
-def _accepted(
-    admitted: Array, mu: Array, delta: Array, square: Array, state: ResidueState
-) -> tuple[Array, ResidueState]:
-    """``square`` is the mu^2 of a Gaussian that dominates the query, or not finite."""
-    xp = array_module(admitted, mu, delta, square, state)
-    total = inflated(amounts.join(state.dominated) + square, 2.0**-52)
-    total = xp.where(square > 0, xp.maximum(total, 1e-18), total)  # what `_packed` keeps
-    made = (xp.where(admitted, value, 0.0) for value in (mu, delta, total))
+def _accepted(mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    """What is left after a query; a ``mu`` below 0 is a refusal."""
+    admitted = mu >= 0
+    xp = array_module(admitted, mu, delta, state)
+    made = (xp.where(admitted, value, 0.0) for value in (mu, delta))
     keep = lambda new, old: xp.where(admitted[..., None], _packed(new), old)  # noqa: E731
-    return admitted, ResidueState(*map(keep, made, (state.mu, state.delta, state.dominated)))
+    return admitted, ResidueState(*map(keep, made, (state.mu, state.delta)))
 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
@@ -211,26 +188,7 @@ def _update_gaussian(cost: ArrayLike, budget: Array, slack: Array, state: Residu
     shape = _covered(cost.shape, state)
     left, delta = _left(budget, slack, state)
     after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
-    return _accepted(after >= 0, after, delta, cost, state)
-
-
-def lowered_residue(
-    filter: GDPResidueFilter, state: ResidueState, lower: GDPResidueFilter
-) -> tuple[Array, ResidueState]:
-    """What is left of ``lower`` after the Gaussians that dominate what ran, and no more than is left of ``filter``.
-
-    The mu^2 that ``filter`` charged says nothing of another budget: what a query costs depends on what is left.
-    """
-    if filter.relation != lower.relation:
-        raise ValueError(f"lower must have filter's relation, {filter.relation!r}, got {lower.relation!r}")
-    mu, delta = _left(filter.mu_pieces, filter.delta_pieces, state)
-    square, most = amounts.join(state.dominated), amounts.join(lower.delta_pieces)
-    xp, whole = array_module(mu, square, lower), _whole(lower.mu_pieces)
-    after = xp.minimum(_after_gaussian(whole, square), mu)
-    fits = (after >= 0) & (square >= 0) & (whole <= _whole(filter.mu_pieces))
-    fits = fits & (most <= amounts.join(filter.delta_pieces))
-    left, slack = (_packed(xp.where(fits, value, 0.0)) for value in (after, xp.minimum(delta, most)))
-    return fits, ResidueState(left, slack, state.dominated)
+    return _accepted(after, delta, state)
 
 
 def _work(query: object, budget: Array, slack: Array, share: Array, state: ResidueState) -> int:
@@ -251,10 +209,7 @@ def _update(
     for _ in shape:
         one = functools.partial(each, one)
     after, left = one(wide, mu, delta, offer)
-    # An atom at infinity has no Gaussian above it.
-    alone = (join(law.infinity) == 0).all(-1)
-    square = xp.where(alone, inflated(join(law.mu) ** 2, 2.0**-50), np.inf)
-    return _accepted(after >= 0, after, left, square, state)
+    return _accepted(after, left, state)
 
 
 @jax.custom_batching.custom_vmap

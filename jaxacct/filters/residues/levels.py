@@ -17,7 +17,8 @@ from jaxacct._types import Bool, PyTree
 from jaxacct.filters import amounts, prepare
 from jaxacct.filters.around import AroundFilter
 from jaxacct.filters.base import Filter
-from jaxacct.filters.prices.entries import covered, shrunk
+from jaxacct.filters.prices.arguments import check_mechanisms
+from jaxacct.filters.prices.entries import edges_of, shrunk
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.queries import as_sampled_gaussian
 from jaxacct.filters.residues.prepare import Prepared
@@ -102,21 +103,14 @@ def on_levels(filter: Filter, menu: Sequence[Mechanism], *, atoms: int = 128) ->
     """
     _validate.methods("init", "update", filter=filter)
     _validate.whole(atoms=atoms)
-    if not isinstance(menu, Sequence):
-        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
-    if not len(menu):
-        raise ValueError("menu must hold at least one query, got none")
+    check_mechanisms(menu=menu)
+    edges = edges_of(menu)
     with jax.enable_x64(True):
-        found = [as_sampled_gaussian(entry) for entry in menu]
-        if any(pair is None or np.ndim(pair[0]) or np.ndim(pair[1]) for pair in found):
-            raise ValueError("menu must hold Gaussians or PoissonSampled ones with scalar parameters")
-        pairs = np.array([(float(pair[0]), float(pair[1])) for pair in found if pair is not None])
-    if not np.all(np.isfinite(pairs)) or np.any(pairs <= 0):
-        raise ValueError(f"menu must hold positive noise and rates, got {pairs.tolist()}")
+        noise, rate = (np.asarray(amounts.join(edge)) for edge in edges)
+    if not len(menu) or not np.all((noise > 0) & (rate > 0)):
+        raise ValueError(f"menu must hold Gaussians or PoissonSampled ones, at least one, got {menu!r:.200}")
     # The small-rate cost of a step puts them in order; the order is a matter of price and not of soundness.
-    order = np.argsort(pairs[:, 1] ** 2 * np.expm1(np.minimum(pairs[:, 0] ** -2, 700.0)), kind="stable")
+    order = np.argsort(rate**2 * np.expm1(np.minimum(noise**-2, 700.0)), kind="stable")
     prepared = [prepare(shrunk(menu[i]), atoms=atoms) for i in order]
     queries = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *prepared)
-    with jax.enable_x64(True):
-        noise, rate = (np.asarray(amounts.split(edge)) for edge in covered(*pairs[order].T))
-    return LevelsFilter(filter, queries, noise, rate)
+    return LevelsFilter(filter, queries, *(edge[order] for edge in edges))

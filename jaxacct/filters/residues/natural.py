@@ -18,12 +18,10 @@ from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import at_hand, not_negative, on_device
 from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import replaced
-from jaxacct._types import Bool, Float, Int
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.games.compositions import Compositions
 from jaxacct.games.experiment import Query
 from jaxacct.games.freeness import is_free
@@ -77,6 +75,10 @@ class _Declared:
 class NaturalFilter(BaseFilter):
     """Exact composition of a declared family's members against a budget; see `natural`.
 
+    A query is the index of a member of the family (may be traced), or the member: that very object, or one of the same
+    kind with the same numbers; another object raises ValueError. `spent` counts queries, int32; `remaining` says which
+    members may still run, bool[members].
+
     Attributes:
         allowed: bool[rounds + 1, ...], an axis for each member: whether these counts are within the budget.
         declared: budget, family and rounds, static.
@@ -103,24 +105,10 @@ class NaturalFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return []  # what is allowed follows from what was declared
 
-    def init(self) -> NaturalState:
-        """The state with nothing played."""
+    def _fresh(self) -> NaturalState:
         return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
 
-    def update(self, query: object, state: NaturalState) -> tuple[Bool[Array, "*shape"], NaturalState]:
-        """Whether ``query`` may run (a bool) and the state after it.
-
-        Args:
-            query: the index of a member of the family (may be traced), or the member: that very object, or one of the
-                same kind with the same numbers.
-            state: from `init` or `update`.
-
-        Returns:
-            ``(admitted, state)``. An index that is no member's is refused; a refused query leaves the state.
-
-        Raises:
-            ValueError: an object that is not in the family.
-        """
+    def _after(self, query: object, state: NaturalState) -> tuple[Array, NaturalState]:
         return _play(self.allowed, self._index(query), state)
 
     def _covers(self, query: object) -> ArrayLike:
@@ -140,18 +128,16 @@ class NaturalFilter(BaseFilter):
                 return index
         raise ValueError(f"query must be a member of the declared family, or its index, got {type(query).__name__}")
 
-    def spent(self, state: NaturalState) -> Int[Array, "*shape"]:
-        """How many queries ran, int32."""
-        return jnp.sum(state.counts)
+    def _spent(self, state: NaturalState) -> Array:
+        return jnp.sum(state.counts, dtype=jnp.int32)
 
-    def remaining(self, state: NaturalState) -> Bool[Array, " members"]:
-        """Which members may still run, bool[members]."""
+    def _remaining(self, state: NaturalState) -> Array:
         members = jnp.arange(len(self.declared.family))
         return jax.vmap(lambda i: _play(self.allowed, i, state)[0])(members)
 
-    def fraction(self, state: NaturalState) -> Float[Array, "*shape"]:
+    def _fraction(self, state: NaturalState) -> Array:
         """The share of the rounds that are over."""
-        return jnp.sum(state.counts) / np.float32(self.declared.rounds)
+        return self._spent(state) / np.float32(self.declared.rounds)
 
 
 def _same(one: object, other: object) -> bool:

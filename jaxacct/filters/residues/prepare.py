@@ -23,8 +23,7 @@ from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.filters.additive.costs import is_pure, pure_cost
-from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
+from jaxacct.filters.additive.costs import gaussian_cost, is_gaussian, is_pure, pure_cost
 from jaxacct.filters.given_laws import completed
 from jaxacct.games.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.losses.compare.gaussian_order import dominating_mu
@@ -94,7 +93,7 @@ def prepared(
     _validate.instance(LossGrid | None, grid=grid)
     with jax.enable_x64(True):
         if is_gaussian(query):
-            return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))
+            return _of_gaussian(gaussian_cost(query), int(atoms))
         curve = query if isinstance(query, PLD | PrivacyProfile | TradeOff) else _trade_off(query, relation, grid)
         made = on_host(of_curve(curve, int(atoms)))
         return dataclasses.replace(made, epsilon=_least_epsilon(made, query)) if is_pure(query, relation) else made

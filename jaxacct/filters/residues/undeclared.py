@@ -11,13 +11,10 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
-from jaxacct._types import Bool, Float
-from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.marks import row_of
-from jaxacct.filters.reasons import BaseFilter
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
-from jaxacct.filters.states import filter_class
+from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.losses.curves.conversions import pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -29,6 +26,10 @@ _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and s
 @filter_class(ComposedState, "natural", "rounds", "relation")
 class UndeclaredNaturalFilter(BaseFilter):
     """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
+
+    A query is a mechanism or an upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`. It runs
+    if the composition with it stays within the budget at every epsilon. `spent` counts queries, int32; `remaining` is
+    the least room to the budget's curve.
 
     Attributes:
         room: float32[size, 2], the budget's excess at the grid's points, from below.
@@ -58,9 +59,7 @@ class UndeclaredNaturalFilter(BaseFilter):
     def _identity(self) -> list[Array]:
         return [row_of(self.room)]
 
-    @in_float64
-    def init(self) -> ComposedState:
-        """The state with nothing spent."""
+    def _fresh(self) -> ComposedState:
         return nothing(self.grid)
 
     @in_float64
@@ -68,33 +67,23 @@ class UndeclaredNaturalFilter(BaseFilter):
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
-    def update(self, query: object, state: ComposedState) -> tuple[Bool[Array, "*shape"], ComposedState]:
-        """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
-
-        Args:
-            query: a mechanism or an upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
-            state: from `init` or `update`.
-
-        Raises:
-            ValueError: a curve that is a bound from below, or of another spacing.
-        """
+    def _after(self, query: object, state: ComposedState) -> tuple[Array, ComposedState]:
         ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
         law = query if ready else self.prepare(query)
         with jax.enable_x64(True):
             return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
 
-    def spent(self, state: ComposedState) -> Float[Array, "*shape"]:
+    def _spent(self, state: ComposedState) -> Array:
         """How many queries ran, int32."""
         return state.rounds
 
-    @amounts.rounded(up=False)
-    def remaining(self, state: ComposedState) -> Float[Array, "*shape"]:
-        """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
+    def _remaining(self, state: ComposedState) -> Array:
+        """The least room to the budget's curve, over all epsilons."""
         _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
         least = (join(self.room) - excess).min()
         return array_module(least).maximum(least, 0.0)
 
-    def fraction(self, state: ComposedState) -> Float[Array, "*shape"]:
+    def _fraction(self, state: ComposedState) -> Array:
         """The share of the rounds that are over; 0 where any number may run."""
         return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
 

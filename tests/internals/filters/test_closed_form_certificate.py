@@ -13,13 +13,13 @@ def lines(noise, rate, family):
 
 
 def test_a_query_between_the_grids_points_needs_no_more_than_its_closed_form():
-    found = certified_closed_form((2.0, 2.1), (0.08, 0.1), 1.0, 1e-3, "small")
+    found = certified_closed_form((2.0, 2.1), (0.08, 0.1), 1.0, 1e-3)
     rng = np.random.default_rng(5)
     near = []
     for _ in range(6):
         noise, rate = rng.uniform(2.0, 2.1), rng.uniform(0.08, 0.1)
         own = lines(noise, rate, found.family)[: found.factors.size]
-        ratio = own / (found.factors * price_of(noise, rate, "small"))
+        ratio = own / (found.factors * price_of(noise, rate))
         assert (ratio <= 1.0).all()
         near.append(ratio.max())
     assert max(near) > 0.97

@@ -10,7 +10,8 @@ import pytest
 from jaxacct import filters
 from jaxacct.filters.prices import menu_table as _budget_table
 from jaxacct.filters.prices.entries import shrunk
-from jaxacct.filters.prices.laws import delta_of, menu_laws
+from jaxacct.filters.prices.family import delta_at
+from jaxacct.filters.prices.laws import menu_laws
 
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
@@ -32,6 +33,10 @@ def curves_of(laws, prices, node, met):
     return table, np.concatenate(seen)
 
 
+def delta_of(curve, laws):
+    return delta_at(curve * np.exp(-0.5 * laws.grid.losses), laws.grid, EPSILON)
+
+
 def played(laws, m, curve):
     """T_m of a curve by a plain sum, with the curve's ends continued."""
     left = curve[0] * np.exp(-laws.grid.spacing * np.arange(laws.above, 0, -1))
@@ -44,7 +49,7 @@ def test_every_node_and_every_budget_between_two_dominates_every_query_before_it
     """The hypothesis of the certificate, at the breakpoints and in between, summed without transforms."""
     laws, runs = menu_laws([shrunk(one) for one in MENU], EPSILON, DELTA, POINTS)
     prices = np.maximum(np.rint(288 * runs.max() / runs), 288).astype(np.int64)
-    table, curves = curves_of(laws, prices, node, lambda curve: delta_of(curve, laws.grid, EPSILON) <= DELTA)
+    table, curves = curves_of(laws, prices, node, lambda curve: delta_of(curve, laws) <= DELTA)
     assert (curves >= 0).all()
     last = min(len(curves) - 1, table.budget // node + 9)
 
@@ -61,8 +66,4 @@ def test_every_node_and_every_budget_between_two_dominates_every_query_before_it
             assert (at(b) * (1 + 1e-13) >= played(laws, m, at(b - cost))).all()
     # The last curve is that of the budget, which is the largest to the unit.
     assert np.allclose(table.excess, at(table.budget / node), rtol=1e-12, atol=0)
-    assert (
-        delta_of(at((table.budget + 1) / node), laws.grid, EPSILON)
-        > DELTA
-        >= delta_of(table.excess, laws.grid, EPSILON)
-    )
+    assert delta_of(at((table.budget + 1) / node), laws) > DELTA >= delta_of(table.excess, laws)
