@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -18,7 +17,7 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct._printing import plainly
 from jaxacct.accounting.bracketing import Brackets
 from jaxacct.accounting.queries import delta_beside
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, shapes_of_settings
 from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["Calibration", "calibrate"]
@@ -125,8 +124,8 @@ def calibrate(
     if whole:
         first = np.rint(first)
     runs: Callable[[np.ndarray], ArrayLike] = steps if callable(steps) else lambda _: steps
-    parts = [epsilon, delta, first, runs(first), *jax.tree.leaves(make(first))]
-    shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
+    given = [np.shape(part) for part in (epsilon, delta, first, runs(first))]
+    shape = np.broadcast_shapes(*given, *shapes_of_settings(make(first)))
     goal_epsilon, goal_delta, low, high = (
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )

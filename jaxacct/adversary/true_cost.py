@@ -29,7 +29,7 @@ from jaxacct.games.enclosure import Enclosure
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, shapes_of_settings
 
 if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
@@ -165,7 +165,7 @@ def _costs(filter: Filter, queries: Sequence[Mechanism]) -> tuple[list[Mechanism
         raise ValueError(f"filter must have one budget that costs add up to, got {filter!r:.200}")
     if not isinstance(queries, Sequence) or not all(isinstance(one, Mechanism) for one in queries) or not queries:
         raise ValueError(f"queries must be a sequence of mechanisms, got {queries!r:.200}")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(queries))) or _validate.is_traced(queries):
+    if any(shapes_of_settings(list(queries))) or _validate.is_traced(queries):
         raise ValueError("queries must hold mechanisms with scalar, concrete parameters")
     budget = float(amounts.join(leaves[0])) ** (2 if filter.squares else 1)
     costs = np.array([float(filter._cost(one)) for one in queries]) / budget

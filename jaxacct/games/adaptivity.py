@@ -7,7 +7,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -24,7 +23,7 @@ from jaxacct.games.runs import both_sides
 from jaxacct.games.worst_case import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.mechanisms import Composed
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, shapes_of_settings
 from jaxacct.mechanisms.directions import RELATIONS
 
 _MOST_STATES = 10_000  # of one round
@@ -101,7 +100,7 @@ def cost_of_adaptivity(
     moves = sequence(queries=queries)
     if len(moves) < 2 or not all(isinstance(query, Mechanism) for query in moves):
         raise ValueError(f"queries must be two or more mechanisms, got {queries!r:.200}")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(moves))):
+    if any(shapes_of_settings(list(moves))):
         raise ValueError("queries must have one setting each, got an array of settings")
     epsilon, delta, blocks = float(epsilon), float(delta), int(blocks)
     if math.comb(blocks + len(moves) - 1, blocks) > _MOST_STATES:

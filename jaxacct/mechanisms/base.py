@@ -6,8 +6,9 @@ from :class:`Symmetric` if `add` and `remove` have one curve; sampling and compo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -31,6 +32,18 @@ BOTH_DIRECTIONS = {"add_or_remove": ["remove", "add"], "replace_special": ["zero
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
 
+def shapes_of_settings(queries: object) -> list[tuple[int, ...]]:
+    """The shapes of all parameters of a mechanism, or of a tree of them, without the rows of tables and profiles."""
+
+    def is_row(part: object) -> bool:
+        return isinstance(part, Mechanism) and part._rows
+
+    shapes: list[tuple[int, ...]] = []
+    for part in jax.tree.leaves(queries, is_leaf=is_row):
+        shapes += [np.shape(value)[:-1] for value in vars(part).values()] if is_row(part) else [np.shape(part)]
+    return shapes
+
+
 class Mechanism:
     """Base of every mechanism; subclasses are frozen dataclasses whose leaves are the parameters.
 
@@ -39,6 +52,9 @@ class Mechanism:
     NumPy's where every parameter is concrete and jax.numpy's inside a trace; invalid parameters
     become NaN there, which the engine turns into delta 1 and epsilon inf.
     """
+
+    _rows: ClassVar[bool] = False
+    """Whether the last axis of every parameter is the mechanism's own, and no settings."""
 
     def __post_init__(self) -> None:
         check_fields(self)

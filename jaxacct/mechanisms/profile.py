@@ -37,6 +37,7 @@ class FromProfile(Symmetric):
             in [0, 1], or below 1 - exp(epsilon).
     """
 
+    _rows = True
     epsilons: ArrayLike
     deltas: ArrayLike
 

@@ -34,6 +34,7 @@ class FromTables(Mechanism):
             or that do not sum up to 1 within 1e-9 (2^-23 for float32 numbers).
     """
 
+    _rows = True
     p: ArrayLike
     q: ArrayLike
 

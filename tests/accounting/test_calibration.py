@@ -7,7 +7,7 @@ import scipy.optimize
 import scipy.special
 
 import jaxacct
-from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, calibrate
+from jaxacct import Composed, FromProfile, FromTables, Gaussian, Laplace, PoissonSampled, adversary, calibrate, filters
 from tests.refusals import all_refused
 
 
@@ -155,3 +155,24 @@ def test_epsilon_confirms_every_calibrated_parameter():
     assert np.all(found.delta.upper <= delta)
     assert np.all(jaxacct.epsilon(make(found.parameter), delta, steps=steps).upper <= epsilon)
     assert np.all(np.abs(np.log(found.parameter / found.refuted)) < 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"), [(FromTables, ([0.5, 0.5], [0.4, 0.6])), (FromProfile, ([0.1, 0.2], [0.01, 0.001]))]
+)
+def test_a_table_of_arrays_is_one_setting(kind, rows):
+    """As one of lists is, wherever one setting is asked for."""
+    found = []
+    for one in (kind(*rows), kind(*map(np.array, rows))):
+        most = calibrate(lambda _: one, 2.0, 0.1, steps=lambda n: n, seek="largest", whole=True)  # noqa: B023
+        cost = adversary.cost_of_adaptivity([one, Gaussian(5.0)], epsilon=2.0, delta=0.1, blocks=3)
+        menu = filters.menu([one, Gaussian(5.0)], epsilon=2.0, delta=0.1)
+        runs, state = 0, menu.init()
+        while True:
+            admitted, state = menu.update(0, state)
+            if not admitted:
+                break
+            runs += 1
+        found.append((most, cost.block, runs))
+    assert found[0] == found[1]
+    assert found[0][2] > 0

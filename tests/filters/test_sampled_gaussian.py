@@ -207,14 +207,14 @@ def test_a_further_entry_that_fits_once_alone_is_held_once(entry, epsilon):
 @pytest.mark.parametrize("p", [[0.5, 0.5, 0.0], [0.5, 0.5, 1e-30]], ids=["never", "next to never"])
 def test_outcomes_that_only_the_other_data_set_has_are_paid_for(p):
     """At loss -infinity for `remove`, at infinity for `add`: 0.0001 of delta for each run, whatever epsilon is."""
-    query, many = FromTables(p, [0.4999, 0.5, 1e-4]), 200
-    box = filters.sampled_gaussian(sigma=10.0, rate=1.0, epsilon=1.0, delta=1e-2)
+    query = FromTables(np.array(p), np.array([0.4999, 0.5, 1e-4]))
+    box = filters.sampled_gaussian(sigma=10.0, rate=1.0, epsilon=3.0, delta=0.1)
     admitted, state = 0, box.init()
-    for _ in range(many):
+    for _ in range(1500):  # which cost .139
         more, state = box.update(query, state)
         admitted += int(more)
-    if admitted:
-        assert jaxacct.delta(query, 1.0, steps=admitted).lower <= 1e-2
+    assert admitted > 0
+    assert jaxacct.delta(query, 3.0, steps=admitted).lower <= 0.1
 
 
 def test_a_composition_is_a_further_entry():

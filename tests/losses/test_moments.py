@@ -112,12 +112,13 @@ def test_the_conditions_for_a_box_hold_every_schedule_in_it():
 
 def test_moments_of_what_has_none_are_refused_and_traced_ones_run():
     clt_of = jaxacct.filters.approximate_gdp(0.05).clt
+    several = jaxacct.FromTables([[0.2, 0.8], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]])
     all_refused(
         ("one run, got 2", lambda: loss_moments(jaxacct.Composed([sampled(1.0, 0.1), sampled(2.0, 0.1)]))),
-        ("one run", lambda: loss_moments(jaxacct.Composed([sampled(1.0, 0.1)], 3))),
-        ("one run of a Gaussian", lambda: loss_moments(jaxacct.Laplace(1.0))),
+        ("one run", lambda: loss_moments(jaxacct.Composed([jaxacct.Laplace(1.0)], 3))),
         ("must be one of remove, add, replace", lambda: loss_moments(sampled(1.0, 0.1), relation="add_or_remove")),
         (r"noise_multiplier must be .* at least 0\.02", lambda: loss_moments(jaxacct.Gaussian(0.001))),
+        ("got a batch", lambda: loss_moments(several)),
         ("rate must be a smallest and a largest value", lambda: clt_of_box((0.2, 0.1), (1.0, 2.0), 10)),
         ("least_steps must be at most steps", lambda: clt_of_box((0.1, 0.2), (1.0, 2.0), 10, least_steps=11)),
         (r"rate must be below 0\.2", lambda: clt_of((1.0, 2.0), (0.01, 0.5))),
@@ -126,6 +127,47 @@ def test_moments_of_what_has_none_are_refused_and_traced_ones_run():
     found = jax.jit(lambda s: loss_moments(sampled(s, 0.1)).mean_p)(1.0)
     assert float(found) == pytest.approx(float(loss_moments(sampled(1.0, 0.1)).mean_p), rel=1e-6)
     assert np.isnan(float(jax.jit(lambda s: loss_moments(sampled(s, 0.1)).mean_p)(-1.0)))
+
+
+def test_other_mechanisms_have_moments_too():
+    epsilon = 0.7
+    laplace = loss_moments(jaxacct.Laplace(1 / epsilon))
+    # Closed forms: KL and, by integration, the second moment of the loss.
+    assert float(laplace.mean_p) == pytest.approx(epsilon + math.exp(-epsilon) - 1, abs=1e-12)
+    inner, rate = (lambda x: 0.5 * epsilon * mpmath.exp(-epsilon * abs(x))), 0.1
+    for sampled_at, found in ((1.0, laplace), (rate, loss_moments(sampled_laplace(1 / epsilon, rate)))):
+        p = lambda x, r=sampled_at: (1 - r) * inner(x) + r * inner(x - 1)  # noqa: E731
+        loss = lambda x: mpmath.log(p(x) / inner(x))  # noqa: B023, E731
+        for density, mean, variance in ((p, found.mean_p, found.variance_p), (inner, found.mean_q, found.variance_q)):
+            integral = lambda f, d=density: mpmath.quad(lambda x: d(x) * f(x), [-50, 0, 1, 50])  # noqa: E731
+            assert float(mean) == pytest.approx(float(integral(loss)), rel=1e-6)
+            second = float(integral(lambda x: loss(x) ** 2)) - float(mean) ** 2  # noqa: B023
+            assert float(variance) == pytest.approx(second, rel=1e-6)
+    response = loss_moments(jaxacct.RandomizedResponse(epsilon), relation="replace")
+    mean = epsilon * math.tanh(epsilon / 2)
+    np.testing.assert_allclose(
+        [response.mean_p, response.mean_q, response.variance_p], [mean, -mean, epsilon**2 - mean**2], rtol=1e-12
+    )
+    assert float(loss_moments(jaxacct.ApproximateDP(1.0, 1e-3)).mean_p) == math.inf
+
+
+def sampled_laplace(scale, rate):
+    return jaxacct.PoissonSampled(jaxacct.Laplace(scale), rate)
+
+
+def test_tables_and_profiles_have_moments_as_they_are():
+    table = jaxacct.FromTables([0.2, 0.8], [0.5, 0.5])
+    found = loss_moments(table)
+    losses = np.log([0.4, 1.6])
+    for masses, mean, variance in (
+        ([0.2, 0.8], found.mean_p, found.variance_p),
+        ([0.5, 0.5], found.mean_q, found.variance_q),
+    ):
+        assert float(mean) == pytest.approx(float(np.dot(masses, losses)), rel=1e-12)
+        assert float(variance) == pytest.approx(float(np.dot(masses, (losses - mean) ** 2)), rel=1e-12)
+    epsilon = 0.7
+    profile = jaxacct.FromProfile([0.0, epsilon], [math.tanh(epsilon / 2), 0.0])
+    assert float(loss_moments(profile).mean_p) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-9)
 
 
 def test_the_filter_of_the_showcase_has_its_limit():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, shapes_of_settings
 
 
 def check_target(
@@ -32,7 +31,7 @@ def check_mechanisms(**named: Sequence[Mechanism]) -> None:
     for name, given in named.items():
         if not isinstance(given, Sequence) or not all(isinstance(one, Mechanism) for one in given):
             raise ValueError(f"{name} must be a sequence of mechanisms, got {given!r:.200}")
-        if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(given))):
+        if any(shapes_of_settings(list(given))):
             raise ValueError(f"{name} must hold mechanisms with scalar parameters, got an array of settings")
 
 

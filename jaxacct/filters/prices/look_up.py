@@ -97,7 +97,8 @@ def _online_charge(table: TableFilter, family: Family, part: Mechanism) -> Charg
     gaussian = as_sampled_gaussian(part)
     asked = part if gaussian is None else charged_as(float(gaussian[0]), float(gaussian[1]), table.records)
     leaves, structure = jax.tree.flatten(asked)
-    lines = _online_lines(family, structure, *(np.asarray(x).item() for x in leaves))
+    rows = (np.asarray(leaf).tolist() for leaf in leaves)
+    lines = _online_lines(family, structure, *(tuple(row) if isinstance(row, list) else row for row in rows))
     if gaussian is None:
         return charge_of(lines)
     sigmas, rates = axes_of(table)
@@ -108,8 +109,8 @@ def _online_charge(table: TableFilter, family: Family, part: Mechanism) -> Charg
 
 
 @functools.lru_cache(64)
-def _online_lines(family: Family, structure: PyTree, *leaves: float) -> np.ndarray:
-    """The lines of a mechanism with these numbers."""
+def _online_lines(family: Family, structure: PyTree, *leaves: float | tuple[float, ...]) -> np.ndarray:
+    """The lines of a mechanism with these numbers; a tuple is a row of a table."""
     return lines_in_units(jax.tree.unflatten(structure, leaves), family)
 
 

@@ -28,7 +28,7 @@ from jaxacct.filters.printing import number
 from jaxacct.filters.queries import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.states import BaseFilter, filter_class, given
 from jaxacct.losses.curves.profile import PrivacyProfile
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import as_mechanism, shapes_of_settings
 
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
@@ -185,7 +185,7 @@ class TableFilter(BaseFilter):
 
     def _left_after(self, query: object, left: Array) -> Array:
         """The units left after ``query`` where ``left`` were before it, int32; negative where it does not fit."""
-        alone = at_hand(query, left) and not any(map(np.ndim, jax.tree.leaves((query, left))))
+        alone = at_hand(query, left) and not any(shapes_of_settings((query, left)))
         if alone and isinstance(self.promise, MenuCurves):
             return self._at_least_price(self.promise, query, left)
         parts = parts_in(self, query, alone)

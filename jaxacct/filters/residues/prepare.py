@@ -32,6 +32,7 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import shapes_of_settings
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
 ATOMS = 128
@@ -168,7 +169,7 @@ def _of_pld(pld: PLD) -> TradeOff:
 
 def _experiments(query: Query, relation: str) -> list[Experiment] | None:
     """The few outcomes of a finite mechanism of scalar parameters; None for any other."""
-    batched = any(np.ndim(leaf) for leaf in jax.tree.leaves(query))
+    batched = any(shapes_of_settings(query))
     return None if batched else experiments_of(query, relation)
 
 
