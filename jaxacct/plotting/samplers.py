@@ -12,7 +12,7 @@ from jaxacct import _validate
 from jaxacct.accounting.queries import Bounds, epsilon
 from jaxacct.mechanisms import Gaussian
 from jaxacct.plotting._style import axes_for, band, finish, next_style
-from jaxacct.training.samplings import SAMPLINGS, batches_of_run
+from jaxacct.training.samplings import SAMPLINGS, steps_of_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def sampler_costs(
         if name == KNOWN:
             return epsilon(Gaussian(sigma), delta, steps=epochs)
         run = SAMPLINGS[name].make(sigma, 1.0 / batches, records, None)
-        return epsilon(run, delta, steps=batches // batches_of_run(name, 1.0 / batches) * epochs)
+        return epsilon(run, delta, steps=batches // steps_of_run(run) * epochs)
 
     return {name: cost(name) for name in names}
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jaxacct._files import is_regular, refuse_special, refuse_special_in
 from jaxacct._types import Fields
 from jaxacct.reports.document import seal_of
-from jaxacct.training.durable_runs import checkpoints, kept_filter, mark
-from jaxacct.training.durable_runs.journal import Record, contents
+from jaxacct.training.durable_runs import checkpoints, kept_filter
+from jaxacct.training.durable_runs.journal import Record, contents, marks_in
 from jaxacct.training.durable_runs.records import check
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def opened(path: Path) -> Folder:
     if (path / "journal").exists():
         raw = _bytes(path / "journal")
         held = contents(path / "journal", raw)
-        if not mark.both_whole(raw):
+        if None in marks_in(raw):
             raise ValueError("the journal's beginning is damaged: if by a power cut, going on with the run mends it")
         records, seals, torn = held.records, held.seals, len(raw) - held.end
         check(path / "journal", records)

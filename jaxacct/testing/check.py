@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def check_step(
             :func:`jaxacct.testing.neighbours`.
         mechanism: what one step is charged as: a `Gaussian`, or one of the sampled Gaussians. `Gaussian` for a step
             that is given a batch which was drawn elsewhere.
-        relation: as `jaxacct.epsilon` takes it.
+        relation: ``"add_or_remove"``, or ``"replace"`` for steps of a fixed number of records.
         keys: ``keys(seed)``, what the step takes as keys: `jax.random.key`, `jax.random.PRNGKey`,
             `jaxacct.training.seeded_keys`.
         steps: how many steps of the mechanism one call of ``step`` takes, each with noise. Two show whether a
@@ -90,26 +91,25 @@ def check_step(
     return check.answer(pairs, replaced=1.0 if relation == "replace" else 2.0)
 
 
+@dataclasses.dataclass(eq=False)
 class _Check:
     """What is known of a step while it is tried."""
 
-    def __init__(
-        self,
-        step: Callable[[PyTree, PyTree], PyTree],
-        data: PyTree,
-        wanted: Charged,
-        keys: list[jax.Array],
-        steps: int,
-        private: tuple[str, ...],
-    ) -> None:
-        self.step, self.data, self.wanted, self.keys, self.steps = step, data, wanted, keys, steps
+    step: Callable[[PyTree, PyTree], PyTree]
+    data: PyTree
+    wanted: Charged
+    keys: list[jax.Array]
+    steps: int
+    secret: tuple[str, ...]
+    moved: float = 0.0
+
+    def __post_init__(self) -> None:
         self.programs: dict[Any, Program] = {}
-        self.program = self.of(data)
-        self.found, self.secret = self.program.found, private
-        self.spread = noise_spread(self.program, data, keys)
+        self.program = self.of(self.data)
+        self.found = self.program.found
+        self.spread = noise_spread(self.program, self.data, self.keys)
         self.leaks: dict[tuple[str, str], Leak] = {}
         self.changed: dict[str, dict[str, str]] = {}  # why, then where and how
-        self.moved = 0.0
 
     def of(self, data: PyTree) -> Program:
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(data))
@@ -140,10 +140,8 @@ class _Check:
         if self.spread.slack > 1:
             share = 100 * (self.spread.slack - 1)
             unseen.append(f"the noise's scale to better than {share:.0f} %, and how its entries depend on each other")
-        critical, rest = (
-            tuple(leak for leak in self.leaks.values() if (leak.severity == "critical") is is_critical)
-            for is_critical in (True, False)
-        )
+        critical = tuple(leak for leak in self.leaks.values() if leak.severity == "critical")
+        rest = tuple(leak for leak in self.leaks.values() if leak.severity != "critical")
         names = tuple(pair.name for pair in pairs)
         return Checked(critical, rest, self.moved, len(self.found.cuts), names, tuple(unseen))
 

@@ -11,7 +11,8 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._types import PyTree
 
-RELATIONS = "add_or_remove", "replace", "replace_special"
+_WORDS = {"add_or_remove": "is added", "replace": "replaces another"}
+RELATIONS = tuple(_WORDS)
 
 
 class Neighbours(NamedTuple):
@@ -28,19 +29,18 @@ class Neighbours(NamedTuple):
     other: PyTree
 
 
-def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = None) -> list[Neighbours]:
+def neighbours(data: PyTree, relation: str = "add_or_remove") -> list[Neighbours]:
     """Pairs of neighbours made of ``data``.
 
     Under ``add_or_remove`` a record comes or goes last, so that no other record changes its row; under ``replace`` one
-    is exchanged, in one row after the other; under ``replace_special`` the last one is ``null`` in one of the two.
+    is exchanged, in one row after the other.
 
     Args:
         data: pytree of arrays (records, ...), two records or more. A few dozen records are enough.
-        relation: ``"add_or_remove"``, ``"replace"`` or ``"replace_special"``.
-        null: one record (a tree like a row of ``data``) that the step counts as nothing, for ``replace_special``.
+        relation: ``"add_or_remove"`` or ``"replace"``.
 
     Raises:
-        ValueError: another relation, no ``null`` where it is needed, leaves of different lengths.
+        ValueError: another relation, leaves of different lengths.
     """
     _validate.one_of(RELATIONS, relation=relation)
     _validate.real_arrays(data=data)
@@ -48,27 +48,20 @@ def neighbours(data: PyTree, relation: str = "add_or_remove", *, null: PyTree = 
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or min(lengths) < 2:
         raise ValueError(f"data must hold arrays of one length above 1, got lengths {sorted(lengths)}")
-    if (relation == "replace_special") == (null is None):
-        raise ValueError(f"null must be given for replace_special, and for it alone, got {relation!r} and {null!r:.80}")
-    count = lengths.pop()
-    made, crowds = _records(data), _records(data, seed=1)
+    count, words = lengths.pop(), _WORDS[relation]
+
+    def changed(held: PyTree, place: int, row: PyTree) -> PyTree:
+        return _append(held, row) if relation == "add_or_remove" else _put(held, place, row)
+
+    rows, places = _records(data), itertools.cycle(reversed(range(count)))
+    pairs = [Neighbours(f"{name} {words}", data, changed(data, next(places), row)) for name, row in rows.items()]
+    crowded = f"a record {words} in a crowd of copies"
+    for crowd, row in _crowds(_records(data, seed=1), count):
+        pairs.append(Neighbours(crowded, crowd, changed(crowd, -1, row)))
     if relation == "add_or_remove":
-        pairs = [Neighbours(f"{name} is added", data, _append(data, row)) for name, row in made.items()]
         # What is padded or cut to a multiple may change with one record less, and not with one more.
         pairs.append(Neighbours("the last record is taken away", data, jax.tree.map(lambda leaf: leaf[:-1], data)))
-        more = [(crowd, _append(crowd, row), "is added to") for crowd, row in _crowds(crowds, count)]
-    elif relation == "replace_special":
-        base = _put(data, -1, null)
-        pairs = [Neighbours(f"{name} stands for nothing", base, _put(data, -1, row)) for name, row in made.items()]
-        more = [(_put(crowd, -1, null), _put(crowd, -1, row), "is added to") for crowd, row in _crowds(crowds, count)]
-    else:
-        one = next(iter(made.values()))
-        pairs = [
-            Neighbours(f"{name} replaces another in row {place}", _put(data, place, one), _put(data, place, row))
-            for (name, row), place in zip(list(made.items())[1:], itertools.cycle(reversed(range(count))))
-        ]
-        more = [(crowd, _put(crowd, -1, row), "replaces one of") for crowd, row in _crowds(crowds, count)]
-    return [*pairs, *(Neighbours(f"a record {verb} a crowd of copies", *both) for *both, verb in more)]
+    return pairs
 
 
 def _records(data: PyTree, seed: int = 0) -> dict[str, PyTree]:

@@ -31,7 +31,10 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
+from jaxacct._numerics.float32 import no_less
+from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import deflated
+from jaxacct._types import Array
 from jaxacct.expost.loop import Released
 from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
@@ -43,7 +46,7 @@ from jaxacct.training.gradients.noise import largest_sigma
 from jaxacct.training.keys import RootKeys, check_roots, fresh_keys, step_keys
 from jaxacct.training.release import noisy_gradient
 from jaxacct.training.sampling import lanes_of, over_pieces, poisson_sample, sample_pieces
-from jaxacct.training.schedules import least_float32, step_mechanism
+from jaxacct.training.schedules import step_mechanism
 from jaxacct.training.step import updated
 
 if TYPE_CHECKING:
@@ -52,7 +55,6 @@ if TYPE_CHECKING:
 _State: TypeAlias = tuple[optax.Params, optax.OptState]
 
 _SIGMAS = 0.05, 1e4
-_HALVINGS = 50
 
 
 class Rounds(NamedTuple):
@@ -101,20 +103,18 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
     # A hair less, for the roundings of the sum.
     each = deflated(np.diff(row, prepend=0.0) / steps, 1e-9)
 
-    def fits(sigmas: np.ndarray) -> np.ndarray:
-        return np.asarray(renyi(step_mechanism(sigmas, rate), order)) <= each
+    def costs_more(logs: Array) -> tuple[np.ndarray, np.ndarray]:
+        more = np.asarray(renyi(step_mechanism(np.exp(logs), rate), order)) - each
+        return ~(more <= 0.0), more
 
     low, high = (np.full(row.size, np.log(edge)) for edge in _SIGMAS)
-    if not np.all(fits(np.exp(high))):
+    if np.any(costs_more(high)[0]):
         raise ValueError(
             f"budgets must rise by more for {steps} steps a round, got {row.tolist()}: "
             f"noise multipliers are at most {_SIGMAS[1]:g}"
         )
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        good = fits(np.exp(middle))
-        low, high = np.where(good, low, middle), np.where(good, middle, high)
-    sigmas = tuple(map(least_float32, np.exp(high)))
+    _, high = crossing(costs_more, low, high)
+    sigmas = tuple(np.asarray(no_less(np.exp(high)), np.float64).tolist())
     return Rounds(sigmas, rate, int(steps), float(order), tuple(map(float, row)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +15,7 @@ from jaxacct.accounting.calibration import calibrate
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.names import canonical
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.training.batches_budget import plan_batches
+from jaxacct.training.batches_budget import least_noise, plan_batches
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.samplings import SAMPLINGS
 from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
@@ -37,7 +36,6 @@ class Budget(NamedTuple):
     Attributes:
         filter: from :mod:`jaxacct.filters`.
         schedule: its plan fits the filter; an adaptive schedule may leave the plan, never the filter.
-        unit: the unit of the filter's ``spent``.
         sampler: for :func:`jaxacct.training.make_step`, whose mechanism the filter is asked with; None where the
             schedule says what is asked.
         note: one sentence on what the plan is not, or why it has another filter than was asked for; "" as a rule.
@@ -45,7 +43,6 @@ class Budget(NamedTuple):
 
     filter: Any
     schedule: Schedule
-    unit: str
     sampler: Sampler | None = None
     note: str = ""
 
@@ -102,7 +99,7 @@ def plan_budget(
             raise ValueError(f"schedule must be 'constant' for the filter 'menu', got {schedule!r}")
         asked = float(epsilon), float(delta), int(steps), float(rate)
         sampler, least, count = plan_batches(sampling, asked, size, largest, physical_batch)
-        return Budget(least, sampler.schedule(count), "units", sampler)
+        return Budget(least, sampler.schedule(count), sampler)
     for name, value, only in (("sampling", sampling, "poisson"), ("size", size, None), ("largest", largest, None)):
         if value != only:
             raise ValueError(f"{name} is for the filter 'menu', got {value!r:.200} with {filter!r}")
@@ -161,16 +158,16 @@ class _Target(NamedTuple):
         precision: float = 1e-6,
         ends: tuple[float, float] = (_LEAST_SIGMA, _MOST_SIGMA),
     ) -> Schedule:
-        """The plan with the smallest base multiplier between ``ends`` that fits, by bisection of its logarithm."""
-        low, high = map(math.log, ends)
-        if not fits(self.planned(math.exp(high))):
+        """The plan with the smallest base multiplier between ``ends`` that fits."""
+
+        def fitting(sigma: float) -> Schedule | None:
+            schedule = self.planned(sigma)
+            return schedule if fits(schedule) else None
+
+        found = least_noise(fitting, ends[0], 2.0, ends[1], precision)
+        if found is None:
             raise self.too_small()
-        if fits(self.planned(math.exp(low))):
-            return self.planned(math.exp(low))
-        while high - low > precision:
-            middle = (low + high) / 2
-            low, high = (low, middle) if fits(self.planned(math.exp(middle))) else (middle, high)
-        return self.planned(math.exp(high))
+        return found
 
     def too_small(self) -> ValueError:
         """The error of a target that no noise meets."""
@@ -211,7 +208,7 @@ def _sampled_gaussian(target: _Target) -> Budget:
 
 
 def _closed_form(target: _Target) -> Budget:
-    return _of_a_range(filters.closed_form, target, target.in_advance())._replace(unit="mean loss")
+    return _of_a_range(filters.closed_form, target, target.in_advance())
 
 
 def _of_a_range(make: Callable[..., Filter], target: _Target, floor: float) -> Budget:
@@ -224,7 +221,7 @@ def _of_a_range(make: Callable[..., Filter], target: _Target, floor: float) -> B
         inside = all(sigma >= min(sigmas) for sigma, _ in schedule.levels)
         return inside and bool(box.update(planned_mechanism(schedule), box.init())[0])
 
-    return Budget(box, target.least_noise(fits, 1e-5, (floor / 1.01, 1.5 * floor)), "units")
+    return Budget(box, target.least_noise(fits, 1e-5, (floor / 1.01, 1.5 * floor)))
 
 
 def _gdp(target: _Target) -> Budget:
@@ -240,7 +237,7 @@ def _gdp(target: _Target) -> Budget:
     def fits(schedule: Schedule) -> bool:
         return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= whole
 
-    return Budget(budget, target.least_noise(fits), "mu (GDP)")
+    return Budget(budget, target.least_noise(fits))
 
 
 def _approximate_gdp(target: _Target) -> Budget:
@@ -267,7 +264,7 @@ def _approximate_gdp(target: _Target) -> Budget:
             f", above the target of {target.epsilon:g}: approximate_gdp is asymptotic, not a bound, and its "
             "approximation is poor here"
         )
-    return Budget(budget, plan, "B", note=note)
+    return Budget(budget, plan, note=note)
 
 
 def _renyi(target: _Target) -> Budget:
@@ -287,7 +284,7 @@ def _renyi(target: _Target) -> Budget:
         low = [order for order in ORDERS if order <= _LOW]
         order = best(low, least(low, 1e-2))
     budget = filters.renyi(target.epsilon, target.delta, order=order)
-    return Budget(budget, least([order]), f"Rényi divergence of order {order:g}")
+    return Budget(budget, least([order]))
 
 
 _PLANS = {

@@ -19,7 +19,7 @@ from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.clipping import add_clipped, global_norm
 from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.gradients.noise import noise_length, usable_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, check_clip, unit_of
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, as_clip
 from jaxacct.training.keys import RootKeys, check_roots, step_keys
 from jaxacct.training.release import averaged
 from jaxacct.training.schedules import ReleasedValues, Schedule
@@ -113,7 +113,8 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_roots(keys)
-    check_clip(clip_norm)
+    rule = as_clip(clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=rule.norm)
     _validate.whole(size=size)
     then = optax.identity() if then is None else then
     _validate.methods("init", "update", then=then)
@@ -145,7 +146,7 @@ def filtered_aggregate(
         **more: object,
     ) -> tuple[PyTree, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
-        shapes, rows = _shapes(updates, params, clip_norm)
+        shapes, rows = _shapes(updates, params, rule)
         summed = isinstance(updates, FixedPointSum)
         if valid is None and not summed and rows >= size and not schedule.full_batch:
             raise ValueError(
@@ -168,19 +169,18 @@ def filtered_aggregate(
 
         def take() -> tuple[PyTree, FilteredAggregateState]:
             total, released = updates, state.released
-            clip = clip_norm.at(released.clip_norm) if isinstance(clip_norm, AdaptiveClip) else clip_norm
+            clip = rule.at(released.clip_norm)
             if not summed:
                 mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
-                start = fixed_point.empty_sum(added_by_each(clip, shapes), rows)
+                start = fixed_point.empty_sum(clip.added(shapes), rows)
                 total = add_clipped(start, updates, mask, clip, clip_scale=scale)
             expected = state.rate * jnp.float32(size)
-            mean = averaged(step_keys(state.keys, state.step).noise, total, state.sigma, clip, expected)
-            if isinstance(clip, AdaptiveClip):
-                mean, following = mean
-                released = released._replace(clip_norm=following.norm)
+            mean, following = averaged(step_keys(state.keys, state.step).noise, total, state.sigma, clip, expected)
             mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, shapes)
-            noise_norm = noise_length(shapes, state.sigma, state.rate, unit_of(clip), size)
-            released = released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
+            noise_norm = noise_length(shapes, state.sigma, state.rate, clip.bound, size)
+            released = released._replace(
+                gradient_norm=global_norm(mean), noise_norm=noise_norm, clip_norm=following.told
+            )
             if accuracy is not None:
                 released = released.with_accuracy(accuracy)
             sigma, rate, schedule_state = schedule.propose(state.step + 1, state.schedule_state, released)
@@ -206,7 +206,7 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: object, params: object, clip_norm: float | AdaptiveClip) -> tuple[PyTree, int]:
+def _shapes(updates: object, params: object, clip: AdaptiveClip) -> tuple[PyTree, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum).
 
     Raises ValueError unless there is one row an example, or a sum, for every parameter. The gradient of a mean has rows
@@ -217,7 +217,7 @@ def _shapes(updates: object, params: object, clip_norm: float | AdaptiveClip) ->
     _check_whole(params)
     structure, shapes = _validate.shapes(params)
     if isinstance(updates, FixedPointSum):
-        structure, wanted = _validate.shapes(added_by_each(clip_norm, params))
+        structure, wanted = _validate.shapes(clip.added(params))
         found, rows = _validate.shapes(updates.high), updates.size
         single = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.float32), params)
     else:

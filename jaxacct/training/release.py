@@ -14,7 +14,7 @@ from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients.clipping import clipped_gradient_sum, gradient_sum_of_sample
 from jaxacct.training.gradients.fixed_point import FixedPointSum
 from jaxacct.training.gradients.noise import add_gaussian_noise, check_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip, unit_of
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, as_clip
 from jaxacct.training.keys import StepKeys, check_step_keys
 from jaxacct.training.samplers import Sampler
 from jaxacct.training.sampling import poisson_sample
@@ -75,7 +75,8 @@ def noisy_gradient(
     loss = _check.scalar_loss(loss, has_aux)
     count = number_of(data)
     _validate.whole(size=count if size is None else size)
-    _check.clip_norms(clip_norm=unit_of(clip_norm))
+    clip = as_clip(clip_norm)
+    _check.clip_norms(clip_norm=clip.norm)
     if np.ndim(clip_scale) == 0:
         _validate.number(_validate.rate, clip_scale=clip_scale)
     if sampler is None:
@@ -88,7 +89,7 @@ def noisy_gradient(
         coins, places = jax.random.split(keys.sampling)
         mask = jnp.ones(count, bool) if full_batch else poisson_sample(coins, count, rate)
         total = clipped_gradient_sum(
-            loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch, key=places
+            loss, params, data, mask, clip, clip_scale=clip_scale, physical_batch=physical_batch, key=places
         )
         rate = jnp.asarray(1.0 if full_batch else rate, jnp.float32)
         public = jnp.float32(count if size is None else size)
@@ -102,15 +103,16 @@ def noisy_gradient(
         if sigma is not None or rate is not None or size not in (None, sampler.size) or full_batch:
             raise ValueError("sampler has its own noise, rate and size: leave sigma, rate, size and full_batch out")
         sample, arrays = sampler.draw(keys.run, keys.number), jax.tree.map(jnp.asarray, data)
-        total = gradient_sum_of_sample(loss, params, arrays, sample, clip_norm, clip_scale=clip_scale)
+        total = gradient_sum_of_sample(loss, params, arrays, sample, clip, clip_scale=clip_scale)
         sigma, expected = sampler.noise_multiplier, jnp.float32(sampler.expected)
-    return averaged(keys.noise, total, sigma, clip_norm, expected)
+    gradient, following = averaged(keys.noise, total, sigma, clip, expected)
+    return (gradient, following) if clip.counts else gradient
 
 
 def averaged(
-    key: jax.Array, total: FixedPointSum, sigma: ArrayLike, clip_norm: ArrayLike | AdaptiveClip, expected: jax.Array
-) -> PyTree:
-    """A sum with its noise over the ``expected`` size of the sample; a pair, as `noisy_gradient` returns one."""
-    release = add_gaussian_noise(key, total, sigma, unit_of(clip_norm))
+    key: jax.Array, total: FixedPointSum, sigma: ArrayLike, clip: AdaptiveClip, expected: jax.Array
+) -> tuple[PyTree, AdaptiveClip]:
+    """A sum with its noise over the ``expected`` size of the sample, and the next step's clip norm."""
+    release = add_gaussian_noise(key, total, sigma, clip.bound)
     mean = jax.tree.map(lambda leaf: leaf / expected, release)
-    return (mean[0], clip_norm.moved(mean[1])) if isinstance(clip_norm, AdaptiveClip) else mean
+    return (mean[0], clip.moved(mean[1])) if clip.counts else (mean, clip)

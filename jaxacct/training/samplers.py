@@ -16,13 +16,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import no_less
 from jaxacct.filters.prices.menu import menu
 from jaxacct.filters.prices.table import TableFilter
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
-from jaxacct.training.samplings import SAMPLINGS
-from jaxacct.training.schedules import Schedule, constant, least_float32
+from jaxacct.training.samplings import SAMPLINGS, steps_of_run
+from jaxacct.training.schedules import Schedule, constant
 
 if TYPE_CHECKING:
     from jaxacct.mechanisms.base import Mechanism
@@ -90,11 +91,11 @@ def sampler(mechanism: Mechanism, size: int, *, piece: int = 256) -> Sampler:
     noise = as_mechanism(inner)._gaussian_noise()
     if noise is None:
         raise ValueError(f"mechanism must sample a Gaussian, got {type(inner).__name__}")
-    drawn = draws[type(mechanism)](mechanism, size)
+    drawn, run_steps = draws[type(mechanism)](mechanism, size), steps_of_run(mechanism)
     piece = lanes_of(piece, drawn.places)
 
     def draw(key: jax.Array, step: ArrayLike) -> Sample:
-        number, steps = jnp.asarray(step, jnp.uint32), jnp.uint32(drawn.steps)
+        number, steps = jnp.asarray(step, jnp.uint32), jnp.uint32(run_steps)
         # One key for each run of the mechanism: an epoch's batches are parts of one draw. Lanes are new in each batch.
         run, places = jax.random.split(jax.random.fold_in(key, number // steps))
         indices, valid = drawn.who(run, number % steps)
@@ -102,5 +103,5 @@ def sampler(mechanism: Mechanism, size: int, *, piece: int = 256) -> Sampler:
         sample = in_lanes(valid, lanes, piece)
         return sample if indices is None else dataclasses.replace(sample, indices=indices[sample.indices])
 
-    least_noise = least_float32(float(drawn.moved * noise))
-    return Sampler(mechanism, drawn.steps, size, drawn.places, float(drawn.expected), least_noise, draw)
+    least_noise = float(no_less(drawn.moved * noise))
+    return Sampler(mechanism, run_steps, size, drawn.places, float(drawn.expected), least_noise, draw)

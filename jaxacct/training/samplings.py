@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float32 import no_more
 from jaxacct.mechanisms import (
     Gaussian,
     PoissonSampled,
@@ -35,14 +36,12 @@ class Draw(NamedTuple):
             all examples.
         places: of a batch, static.
         expected: size of a batch.
-        steps: training steps in one run of the mechanism.
         moved: how far one record moves the sum, in clip norms.
     """
 
     who: Callable[[jax.Array, jax.Array], tuple[jax.Array | None, jax.Array]]
     places: int
     expected: float
-    steps: int = 1
     moved: float = 1.0
 
 
@@ -53,18 +52,16 @@ class Sampling(NamedTuple):
         kind: the type of its mechanisms.
         make: ``make(noise, rate, records, largest)``, a mechanism for noise in clip norms.
         draw: ``draw(mechanism, size)``, the `Draw` of a mechanism of that type.
-        in_epochs: whether one run of the mechanism is an epoch of 1 / rate batches.
     """
 
     kind: type[Mechanism]
     make: Callable[[ArrayLike, float, int, int | None], Mechanism]
     draw: Callable[[Any, int], Draw]
-    in_epochs: bool = False
 
 
-def batches_of_run(sampling: str, rate: float) -> int:
-    """How many training steps one run of the mechanism is: the batches of an epoch, or 1."""
-    return _batches(rate) if SAMPLINGS[sampling].in_epochs else 1
+def steps_of_run(mechanism: Mechanism) -> int:
+    """How many training steps one run of a mechanism is: the batches of an epoch, or 1."""
+    return _whole(getattr(mechanism, "batches", 1))
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
@@ -98,13 +95,13 @@ def _permuted(key: jax.Array, size: int) -> jax.Array:
 
 
 def _poisson(mechanism: PoissonSampled, size: int) -> Draw:
-    rate = _below(mechanism.rate)
-    return Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, float(rate) * size)
+    rate = float(no_more(mechanism.rate))  # a smaller rate costs no more
+    return Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, rate * size)
 
 
 def _truncated(mechanism: TruncatedPoisson, size: int) -> Draw:
     _check_size(size, "records", mechanism.records)
-    rate, largest = _below(mechanism.rate), _whole(mechanism.largest)
+    rate, largest = float(no_more(mechanism.rate)), _whole(mechanism.largest)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
         coins, order = jax.random.split(key)
@@ -114,7 +111,7 @@ def _truncated(mechanism: TruncatedPoisson, size: int) -> Draw:
         kept = order[jnp.argsort(~heads[order], stable=True)[:largest]]
         return kept, heads[kept]
 
-    return Draw(places, largest, float(rate) * size)
+    return Draw(places, largest, rate * size)
 
 
 def _without_replacement(mechanism: SampledWithoutReplacement, size: int) -> Draw:
@@ -143,7 +140,7 @@ def _allocated(mechanism: RandomAllocation, size: int) -> Draw:
         step = step.astype(jnp.int32)
         return None, jnp.any(jnp.stack([one == step for one in chosen]), 0)
 
-    return Draw(places, size, size * participations / batches, steps=batches)
+    return Draw(places, size, size * participations / batches)
 
 
 def _shuffled(mechanism: Shuffled, size: int) -> Draw:
@@ -154,15 +151,7 @@ def _shuffled(mechanism: Shuffled, size: int) -> Draw:
         at = step.astype(jnp.int32) * batch + jnp.arange(batch, dtype=jnp.int32)
         return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
 
-    return Draw(places, batch, size / batches, steps=batches)
-
-
-def _below(rate: ArrayLike) -> np.float32:
-    """The largest float32 that is no larger: a smaller rate costs no more."""
-    wide = float(np.asarray(rate))
-    found = np.float32(wide)
-    # As float64s: NumPy compares a float32 with a Python float as float32s.
-    return found if float(found) <= wide else np.nextafter(found, np.float32(0.0))
+    return Draw(places, batch, size / batches)
 
 
 def _whole(value: ArrayLike) -> int:
@@ -213,9 +202,9 @@ SAMPLINGS: dict[str, Sampling] = {
     ),
     # The examples that drew it among the 1 / rate batches, rounded, of an epoch.
     "allocation": Sampling(
-        RandomAllocation, lambda noise, rate, *_: RandomAllocation(Gaussian(noise), _batches(rate)), _allocated, True
+        RandomAllocation, lambda noise, rate, *_: RandomAllocation(Gaussian(noise), _batches(rate)), _allocated
     ),
     # A part of the shuffled examples, 1 / rate parts an epoch: as costly as an order that everyone knows.
-    "shuffled": Sampling(Shuffled, lambda noise, rate, *_: Shuffled(Gaussian(noise), _batches(rate)), _shuffled, True),
+    "shuffled": Sampling(Shuffled, lambda noise, rate, *_: Shuffled(Gaussian(noise), _batches(rate)), _shuffled),
 }
 """The ways to draw batches, by their names: whoever adds one adds a line here, and its draw above."""

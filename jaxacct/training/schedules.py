@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float32 import no_less
 from jaxacct._types import PyTree
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
@@ -142,7 +143,7 @@ def adaptive(sigma: float, rate: float, steps: int) -> Schedule:
         ValueError: as :func:`constant`.
     """
     check_plan(sigma, rate, steps)
-    table = np.array([least_float32(sigma * 2.0 ** (level / 4)) for level in range(_LOWEST, _HIGHEST + 1)], np.float32)
+    table = np.asarray(no_less(sigma * 2.0 ** (np.arange(_LOWEST, _HIGHEST + 1) / 4)))
     share = np.float32(rate)
 
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -165,7 +166,8 @@ def adaptive(sigma: float, rate: float, steps: int) -> Schedule:
 
 
 def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
-    planned = tuple((least_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
+    # Noise is rounded up, so that a calibrated plan still fits its budget.
+    planned = tuple((float(no_less(sigma)), float(np.float32(rate)), count) for sigma, rate, count in parts)
     ends = np.cumsum([count for _, _, count in planned]).astype(np.int32)
     sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
     rates = np.array([rate for _, rate, _ in planned], np.float32)
@@ -185,12 +187,6 @@ def check_plan(sigma: float, rate: float, steps: int) -> None:
     _validate.at_most(1e30, sigma=sigma)  # and some octaves more are float32 numbers
     _validate.rate(rate=rate)
     _validate.number(_validate.count, steps=steps)
-
-
-def least_float32(sigma: float) -> float:
-    """The least float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
-    rounded = np.float32(sigma)
-    return float(rounded if float(rounded) >= sigma else np.nextafter(rounded, np.float32(np.inf)))
 
 
 SCHEDULES = {"constant": constant, "warmup_decay": warmup_decay, "adaptive": adaptive}

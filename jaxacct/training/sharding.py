@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +51,8 @@ class ShardedExamples:
         )
 
 
-def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: bool = False) -> ShardedExamples:
-    """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
+def shard_examples(data: object, *, own: bool = False) -> ShardedExamples:
+    """``data``, a pytree of arrays (size, ...), spread over all devices.
 
     Coins are thrown and lanes drawn for the whole data set from one key, every device clips its own part of the sample,
     and whole numbers are added (:mod:`jaxacct.training.gradients.fixed_point`): the sum, the noise and hence the
@@ -65,25 +63,16 @@ def shard_examples(data: object, devices: Sequence[Any] | None = None, *, own: b
 
     Args:
         data: the whole data set, the same in every process; or, with ``own``, the rows of this process.
-        devices: of every process some.
         own: each process brings rows of its own, any number above 0, and holds no others. The data set is those of
             process 0, then those of process 1, and so on. How many each holds is public, and no record may be in two.
 
     Raises:
-        ValueError: no devices, no arrays, or arrays of different lengths; processes that do not bring the same data or,
+        ValueError: no arrays, or arrays of different lengths; processes that do not bring the same data or,
             with ``own``, rows of the same shapes and types.
     """
-    _validate.instance(Sequence | None, devices=devices)
     _validate.truth(own=own)
-    devices = jax.devices() if devices is None else list(devices)
-    if not devices:
-        raise ValueError("devices must hold at least one device, got none")
-    for device in devices:
-        _validate.instance(jax.Device, devices=device)
-    devices = sorted(devices, key=lambda device: device.process_index)  # a process's rows lie on its own
+    devices = sorted(jax.devices(), key=lambda device: device.process_index)  # a process's rows lie on its own
     held = [sum(device.process_index == process for device in devices) for process in range(jax.process_count())]
-    if not all(held):
-        raise ValueError(f"devices must hold some of every process, got {held} of processes 0 to {len(held) - 1}")
     try:
         size = _check.rows(data=data)
     except ValueError:

@@ -24,7 +24,7 @@ from jaxacct.training.accounts import charged, gradient_norms
 from jaxacct.training.checks import Loss
 from jaxacct.training.gradients.clipping import global_norm
 from jaxacct.training.gradients.noise import noise_length, usable_sigma
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip, check_clip, unit_of
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, as_clip
 from jaxacct.training.keys import step_keys
 from jaxacct.training.release import noisy_gradient
 from jaxacct.training.samplers import Sampler
@@ -119,11 +119,12 @@ def make_step(
     _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    check_clip(clip_norm)
+    rule = as_clip(clip_norm)
+    _validate.scalar(_check.clip_norms, clip_norm=rule.norm)
     _validate.whole(physical_batch=physical_batch)
     _validate.truth(donate=donate)
     each = isinstance(filter, ExamplesFilter)
-    if isinstance(clip_norm, AdaptiveClip) and each:
+    if rule.counts and each:
         raise ValueError("clip_norm must be one number for a filter with an account for each example: counts cost too")
     if accounts is not None:
         _validate.function(accounts=accounts)
@@ -170,25 +171,21 @@ def make_step(
         drawn: Fields = coins | {"physical_batch": physical_batch} if sampler is None else {"sampler": sampler}
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            after, scale, released, clip = proposal.filter_state, report.clip_scale, state.released, clip_norm
+            after, scale, clip = proposal.filter_state, report.clip_scale, rule.at(state.released.clip_norm)
             if each:
                 query = schedule.query(report.sigma, report.rate)
-                after, scale = charged(filter, query, norms(state.params, data), unit_of(clip_norm), after, rows)
-            if isinstance(clip_norm, AdaptiveClip):
-                clip = clip_norm.at(released.clip_norm)
+                after, scale = charged(filter, query, norms(state.params, data), clip.bound, after, rows)
             keys = step_keys(state.keys, state.step)
-            gradient = noisy_gradient(loss, state.params, data, keys, clip_norm=clip, clip_scale=scale, **drawn)
-            if isinstance(clip_norm, AdaptiveClip):
-                gradient, following = gradient
-                released = released._replace(clip_norm=following.norm)
+            found = noisy_gradient(loss, state.params, data, keys, clip_norm=clip, clip_scale=scale, **drawn)
+            gradient, following = found if clip.counts else (found, clip)
             params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
-            noise_norm = noise_length(state.params, report.sigma, report.rate, unit_of(clip), public)
+            noise_norm = noise_length(state.params, report.sigma, report.rate, clip.bound, public)
             moved = state._replace(
                 params=params,
                 opt_state=opt_state,
                 filter_state=after,
                 schedule_state=proposal.schedule_state,
-                released=released._replace(gradient_norm=norm, noise_norm=noise_norm),
+                released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm, clip_norm=following.told),
                 step=state.step + 1,
                 halted=report.clip_scale < 1,
                 run=jnp.uint32(mark),

@@ -93,14 +93,6 @@ def test_a_loop_of_ones_own_audits_itself(bug, found):
     assert canaries.audit(own_loop(canaries, 5, **bug), **CLAIM).refuted == found
 
 
-@pytest.mark.slow
-def test_honest_runs_of_the_library_are_refuted_no_more_often_than_stated():
-    several = [placed(60, seed) for seed in range(40)]
-    scores = library(several[0])
-    refuted = sum(one.audit(scores(one, seed), **CLAIM).refuted for seed, one in enumerate(several))
-    assert refuted <= 6  # of 40: 5 % and two and a half standard deviations
-
-
 def test_a_canary_that_is_in_has_its_own_gradient_and_one_that_is_out_has_none():
     canaries = placed(50)
     rows, labels = canaries.data
@@ -180,19 +172,16 @@ def test_examples_of_ones_own_are_read_along_their_gradients():
     assert canaries.audit(scores, (inside, 40 - inside), delta=1e-5).correct == 40
 
 
-@pytest.mark.parametrize(
-    ("scores", "guesses", "message"),
-    [
-        (None, 3, "scores must be a Scores"),
-        ({"total": jnp.full(5, jnp.nan)}, 3, "scores must hold 5 finite numbers as total"),
-        ({"change": jnp.zeros(4)}, 3, "scores must hold 5 finite numbers as change"),
-        ({}, 6, "guesses must be a whole number from 1 to 5"),
-        ({}, (3, 3), "guesses must be a whole number from 0 to 2"),
-        ({}, (1, 2, 3), "guesses must be a number or a pair of numbers"),
-    ],
-)
-def test_scores_and_guesses_that_make_no_sense_are_named(scores, guesses, message):
+def test_scores_and_guesses_that_make_no_sense_are_named():
     canaries = placed(5)
-    given = scores if scores is None else canaries.init()._replace(**scores)
-    with pytest.raises(ValueError, match=message):
-        canaries.audit(given, guesses, delta=1e-5)
+    sound = canaries.init()
+    for scores, guesses, message in (
+        (None, 3, "scores must be a Scores"),
+        (sound._replace(total=jnp.full(5, jnp.nan)), 3, "scores must hold 5 finite numbers as total"),
+        (sound._replace(change=jnp.zeros(4)), 3, "scores must hold 5 finite numbers as change"),
+        (sound, 6, "guesses must be a whole number from 1 to 5"),
+        (sound, (3, 3), "guesses must be a whole number from 0 to 2"),
+        (sound, (1, 2, 3), "guesses must be a number or a pair of numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            canaries.audit(scores, guesses, delta=1e-5)

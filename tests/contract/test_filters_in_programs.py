@@ -70,7 +70,8 @@ def test_scan_while_loop_and_python_agree(name):
         return jax.lax.scan(lambda s, _: ledger.update(query, s)[::-1], ledger.init(), None, length=len(history))
 
     def check(found):
-        if name == "renyi-fractional":  # a difference of two nearly equal numbers: programs round it differently
+        # Programs round a difference of two nearly equal numbers differently, and the transforms of a composition.
+        if name in ("renyi-fractional", "natural-undeclared", "natural-approximate-dp"):
             np.testing.assert_allclose(ledger.remaining(found), ledger.remaining(state), atol=1e-7)
         else:
             chex.assert_trees_all_equal(found, state)

@@ -43,7 +43,7 @@ STEP = {
     "donate": False, "size": None,
 }  # fmt: skip
 OF_LOSS = {"loss": loss, "params": PARAMS, "data": (X, Y)}
-OWN = training.Budget(BUDGET, PLAN, "divergence")
+OWN = training.Budget(BUDGET, PLAN)
 TOTAL, WHOLE = training.empty_sum(PARAMS, 3), np.ones(3, bool)
 case = functools.partial(common.case, tried=[*VALUES, *TREES])
 
@@ -144,15 +144,13 @@ CASES = {
     "replicate": case(tree=PARAMS, examples=Later(lambda: training.shard_examples((X, Y)))),
     "sample_pieces": case(mask=WHOLE, piece=2),
     "select": case(admitted=True, new=PARAMS, old=PARAMS),
-    "shard_examples": case(data=(X, Y), devices=None),
+    "shard_examples": case(data=(X, Y)),
     "step_keys": case(keys=KEYS, step=0),
     "take_piece": case(sample=Later(lambda: training.sample_pieces(WHOLE, 2)), number=0),
     "with_accuracy": case(lambda accuracy: state().with_accuracy(accuracy), accuracy=0.5),
 }  # fmt: skip
 CASES = {f"training.{name}": make for name, make in CASES.items()}
-CASES["testing.neighbours"] = case(
-    testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove", null=None
-)
+CASES["testing.neighbours"] = case(testing.neighbours, words=("relation",), data=(X, Y), relation="add_or_remove")
 DEAR = {
     f"training.{name}"
     for name in (

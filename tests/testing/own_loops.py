@@ -61,13 +61,6 @@ def microbatches_that_overlap(data, key, wrong):
     return moved(ZEROS, noised(key, jax.tree.map(lambda *parts: sum(parts), *total)))
 
 
-def noise_of_one_vector(data, key, wrong):
-    """The tree is one vector; noise of half its length is used for both halves."""
-    total, back = ravel_pytree(summed(gradients(ZEROS, data)))
-    draws = jax.random.normal(key, (3,) if wrong else total.shape)
-    return moved(ZEROS, back(total + SIGMA * CLIP * jnp.resize(draws, total.shape)))
-
-
 def two_steps_with_one_key(data, key, wrong):
     """A scan over steps that draws each step's noise from the same key."""
 
@@ -76,16 +69,6 @@ def two_steps_with_one_key(data, key, wrong):
         return moved(params, noised(own, summed(gradients(params, data)))), None
 
     return jax.lax.scan(one, ZEROS, jnp.arange(2))[0]
-
-
-def scale_of_the_loss(data, key, wrong):
-    """Mixed precision's loss scale, lowered where the private gradients were not finite."""
-    raw = jax.vmap(jax.grad(loss), (None, 0))(ZEROS, data)
-    fine = jnp.all(jnp.isfinite(jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(raw)])))
-    release = noised(key, summed(jax.vmap(clipped)(raw)))
-    if not wrong:
-        fine = jnp.all(jnp.isfinite(ravel_pytree(release)[0]))
-    return moved(ZEROS, release), jnp.where(fine, 2.0, 0.5)
 
 
 def users_clipped_by_record(data, key, wrong):
@@ -185,11 +168,9 @@ LOOPS = {
         (made.step, made)
         for made in (
             Loop(microbatches_that_overlap, Gaussian(SIGMA / 2), relation="replace"),
-            Loop(noise_of_one_vector),
             Loop(noise_in_another_basis),
             Loop(loop_that_prints),
             Loop(two_steps_with_one_key, steps=2),
-            Loop(scale_of_the_loss),
             Loop(users_clipped_by_record, data=USERS),
             Loop(weights_of_classes),
             Loop(clip_that_adapts),

@@ -94,5 +94,3 @@ def test_what_cannot_be_checked_is_refused_by_name():
         testing.check_step(planted.step, planted.DATA, mechanism=Laplace(1.0))
     with pytest.raises(ValueError, match="relation must be"):
         testing.check_step(planted.step, planted.DATA, mechanism=planted.FULL, relation="add")
-    with pytest.raises(ValueError, match="null must be given for replace_special"):
-        testing.neighbours(planted.DATA, "replace_special")

@@ -138,16 +138,6 @@ def test_both_kinds_go_through_jit_scan_vmap_and_trees_unchanged():
             assert words_of(jax.tree.map(lambda leaf, n=number: leaf[n], found)) == words_of(alone)
 
 
-def test_roots_come_back_from_a_checkpoint_as_roots(tmp_path):
-    checkpoint = pytest.importorskip("orbax.checkpoint")
-    with checkpoint.StandardCheckpointer() as saver:
-        saver.save(tmp_path / "roots", ROOTS)
-        saver.wait_until_finished()
-        found = saver.restore(tmp_path / "roots", jax.eval_shape(lambda: ROOTS))
-    assert isinstance(found, training.RootKeys)
-    assert words_of(training.step_keys(found, 0)) == words_of(STEP)
-
-
 def test_no_text_of_keys_or_states_shows_a_word_of_them():
     aggregate = training.filtered_aggregate(BUDGET, PLAN, ROOTS, clip_norm=1.0, size=4)
     states = STATE, training.init_state(PARAMS, SGD, ACCOUNTS, PLAN, ROOTS), aggregate.init(PARAMS)
@@ -182,7 +172,7 @@ def test_errors_show_no_word_of_keys_that_stand_where_something_else_belongs(mis
 
 
 def test_a_report_says_that_a_run_was_seeded_and_not_by_what():
-    about = {"budget": training.Budget(BUDGET, PLAN, "mu"), "delta": 1e-5, "data": {}, "settings": {}}
+    about = {"budget": training.Budget(BUDGET, PLAN), "delta": 1e-5, "data": {}, "settings": {}}
     report = training.make_report(outcome(), seeded=True, **about)
     assert report["seeded"] is True
     assert not WORDS & set(re.findall(r"\d+", json.dumps(report)))

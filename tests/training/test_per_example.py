@@ -91,12 +91,6 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
         assert bits(after.params) != bits(again.params)
 
 
-def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
-    for piece in (SIZE, 16):
-        seen = np.asarray(jax.jit(lambda p, d: training.gradient_norms(loss, p, d, physical_batch=piece))(PARAMS, DATA))  # noqa: B023
-        np.testing.assert_allclose(seen, own_norms(PARAMS), rtol=1e-5)
-
-
 def test_the_norms_that_are_charged_may_be_the_callers_and_bound_the_contribution():
     half, _ = make(accounts=lambda params, data: jnp.full(SIZE, CLIP / 2))
     spent = np.asarray(LEDGER.spent(half(BEGUN, DATA)[0].filter_state))

@@ -36,7 +36,7 @@ import jax
 from tests.training.test_places import replayed
 
 assert jax.device_count() == 4
-print(*replayed("highway", 5, 7, 19, 100, size=301, over=jax.devices()))
+print(*replayed("highway", 5, 7, 19, 100, size=301, spread=True))
 """
 
 
@@ -74,11 +74,11 @@ def moved(one, other):
     return np.sqrt(sum(np.sum(unit.astype(float) ** 2) for unit in units)) / 2.0**24
 
 
-def replayed(name, width, hidden, physical_batch, neighbours, seed=0, size=190, over=None):
+def replayed(name, width, hidden, physical_batch, neighbours, seed=0, size=190, spread=False):
     """How far sums of ``size`` records move when one is not sampled: the most over records of gradient 0, and all."""
     loss, params, data = problem(ACTIVATIONS[name], width, hidden, size, seed)
     rng, loud = np.random.default_rng(seed), data[1] != 0
-    data = data if over is None else shard_examples(data, over)
+    data = shard_examples(data) if spread else data
 
     @jax.jit
     def total(mask, key):

@@ -3,27 +3,41 @@
 import dataclasses
 import json
 
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from matplotlib.figure import Figure
 
 import jaxacct
-from jaxacct import filters, training
-from tests.training.small import begun
+from jaxacct import filters
+from jaxacct.training import (
+    Budget,
+    FitResult,
+    StepRecord,
+    accuracy,
+    fit,
+    init_state,
+    make_report,
+    make_step,
+    plan_budget,
+    realised_mechanism,
+    schedules,
+    seeded_keys,
+    table,
+    write_report,
+)
+from tests.training.small import DATA, PARAMS, SGD, loss
 
 
 def record(step, sigma, rate=0.1):
-    return training.StepRecord(step, sigma, rate, 1.0, 0.5, 0.9)
+    return StepRecord(step, sigma, rate, 1.0, 0.5, 0.9)
 
 
 def outcome(records, stopped="plan finished"):
-    return training.FitResult(None, records, [(0, 0.1), (len(records), 0.8)], stopped)
+    return FitResult(None, records, [(0, 0.1), (len(records), 0.8)], stopped)
 
 
 def plan(filter="renyi", schedule="constant", rate=0.1, steps=20):
-    return training.plan_budget(filter, schedule, epsilon=2.0, delta=1e-5, steps=steps, rate=rate)
+    return plan_budget(filter, schedule, epsilon=2.0, delta=1e-5, steps=steps, rate=rate)
 
 
 def follow(budget):
@@ -33,19 +47,20 @@ def follow(budget):
 
 def full_report(budget, run, seeded=False):
     settings = {"filter": "renyi", "schedule": "constant"}
-    return training.make_report(run, budget, delta=1e-5, data={"name": "none"}, settings=settings, seeded=seeded)
+    return make_report(run, budget, delta=1e-5, data={"name": "none"}, settings=settings, seeded=seeded)
 
 
 def test_equal_steps_are_counted_together():
-    whole = training.realised_mechanism([record(1, 2.0), record(2, 3.0), record(3, 2.0)])
+    whole = realised_mechanism([record(1, 2.0), record(2, 3.0), record(3, 2.0)])
     assert [int(steps) for _, steps in whole.parts()] == [2, 1]
-    assert training.realised_mechanism([]) is None
+    assert realised_mechanism([]) is None
+    assert full_report(plan(), outcome([], "interrupted"))["privacy"]["pld"]["epsilon"] == 0  # no step costs nothing
 
 
 @pytest.mark.slow
 def test_snapping_many_steps_to_few_only_ever_raises_their_price():
     records = [record(i, 1.5 + i / 50, 0.05 + 0.0001 * (i % 7)) for i in range(100)]
-    exact, snapped = training.realised_mechanism(records), training.realised_mechanism(records, most=8)
+    exact, snapped = realised_mechanism(records), realised_mechanism(records, most=8)
     assert len(snapped.mechanisms) == 8
     assert sum(int(steps) for _, steps in snapped.parts()) == 100
     before, after = filters.plan_epsilon(exact, 1e-5), filters.plan_epsilon(snapped, 1e-5)
@@ -63,29 +78,14 @@ def test_a_fixed_schedule_gets_bounds_in_the_right_order():
     assert rows["pld"]["epsilon"] == pytest.approx(float(direct.upper), rel=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "stopped", "words"),
-    [
-        ("adaptive", "budget spent", "diagnostic only: the schedule was adaptive"),
-        ("constant", "interrupted", "diagnostic only: stopped by hand"),
-    ],
-)
-def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped, words):
-    budget = plan(schedule=schedule)
-    rows = full_report(budget, outcome(follow(budget), stopped))["privacy"]
-    assert [rows[name]["is_bound"] for name in ("filter", "pld")] == [True, False]
-    assert rows["pld"]["label"] == words
-    assert full_report(budget, outcome([], "interrupted"))["privacy"]["pld"]["epsilon"] == 0  # no step costs nothing
-
-
 def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
     budget = plan()
     records = [one._replace(lost=one.step > 15, gradient_norm=float("nan")) for one in follow(budget)[:18]]
     report = full_report(budget, dataclasses.replace(outcome(records), attempts=2))
     assert (report["steps"], report["steps_lost"], report["attempts"]) == (15, 3, 2)
     assert report["privacy"]["pld"]["label"] == "diagnostic only: the run was resumed"
-    assert "and 3 charged that a killed attempt lost" in training.table(report)
-    _, file, *_ = training.write_report(report, tmp_path, budget.filter)
+    assert "and 3 charged that a killed attempt lost" in table(report)
+    _, file, *_ = write_report(report, tmp_path, budget.filter)
     assert "NaN" not in file.read_text()
 
 
@@ -94,7 +94,7 @@ def test_the_approximate_filter_says_that_it_is_no_bound_and_is_contradicted_whe
     report = full_report(budget, outcome(follow(budget)))
     assert report["privacy"]["filter"]["label"] == "asymptotic, not a bound"
     assert not report["privacy"]["filter"]["is_bound"]
-    text = training.table(report)
+    text = table(report)
     assert "asymptotic, not a bound" in text
     assert "too low here" in text
     assert report["privacy"]["pld"]["lower"] > report["privacy"]["filter"]["epsilon"]
@@ -105,9 +105,16 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     report = full_report(budget, outcome(follow(budget)), seeded=True)
     history = {"step", "sigma", "rate", "clip_scale", "noisy_gradient_norm", "budget_left", "lost"}
     assert set(report["history"]) == history
+    assert set(report) == {
+        "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
+        "adaptive_schedule", "budget", "drawn", "filter", "made", "notes", "report", "history",
+        "evaluations",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"seeded must be True or False, and no seed, got a int$"):
+        full_report(budget, outcome(follow(budget)), seeded=987654321)
     assert any("not private to anyone who knows or guesses its seed" in note for note in report["notes"])
     assert any("treated as public" in note for note in report["notes"])
-    files = training.write_report(report, tmp_path / "deep" / "folder", budget.filter)
+    files = write_report(report, tmp_path / "deep" / "folder", budget.filter)
     names = ["report.md", "report.json", "history.csv", "budget.png"]
     assert [file.name for file in files] == names
     written = json.loads(files[1].read_text())
@@ -118,10 +125,10 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
 
 
 def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp_path, monkeypatch):
-    own, schedule = filters.renyi(2.0, 1e-5, order=8.0), training.schedules.constant(4.0, 0.1, 3)
+    own, schedule = filters.renyi(2.0, 1e-5, order=8.0), schedules.constant(4.0, 0.1, 3)
     run = outcome([record(number, 4.0) for number in (1, 2, 3)])
     about = {"delta": 1e-5, "data": {}, "settings": {}, "seeded": False}  # nothing has to be said of itself
-    report = training.make_report(run, training.Budget(own, schedule, "divergence"), **about)
+    report = make_report(run, Budget(own, schedule), **about)
     assert report["report"]["epsilon"] == float(own.guarantee.epsilon(1e-5))
     titles, save = [], Figure.savefig
 
@@ -131,9 +138,9 @@ def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp
 
     monkeypatch.setattr(Figure, "savefig", savefig)
     monkeypatch.setitem(report["privacy"]["filter"], "epsilon", 1.2341)
-    training.write_report(report, tmp_path, own)
+    write_report(report, tmp_path, own)
     assert titles == ["data, renyi filter: epsilon 1.24 at delta 1e-05"]  # rounded up
-    with pytest.raises(ValueError, match=r"from plan_budget, or Budget\(filter, schedule, unit\) of a filter of"):
+    with pytest.raises(ValueError, match=r"from plan_budget, or Budget\(filter, schedule\) of a filter of"):
         full_report(own, run)
 
 
@@ -141,8 +148,8 @@ def test_a_filter_of_ones_own_is_reported_once_it_stands_beside_its_schedule(tmp
     ("filter", "schedule", "stopped", "named", "reasons"),
     [
         ("renyi", "constant", "plan finished", "filter", ["smaller because the steps taken cost less"]),
-        ("renyi", "adaptive", "budget spent", "filter", ["It is smaller and no guarantee"]),
-        ("renyi", "constant", "interrupted", "filter", ["It is smaller and no guarantee"]),
+        ("renyi", "adaptive", "budget spent", "filter", ["diagnostic only: the schedule was adaptive", "no guarantee"]),
+        ("renyi", "constant", "interrupted", "filter", ["diagnostic only: stopped by hand", "no guarantee"]),
         ("approximate-gdp", "constant", "plan finished", "pld", ["the limit of a theorem without an error term"]),
         ("approximate-gdp", "adaptive", "budget spent", None, ["to hold against the filter's number"]),
     ],
@@ -152,10 +159,9 @@ def test_there_is_one_number_to_report_and_a_reason_for_each_other(filter, sched
     report = full_report(budget, outcome(follow(budget), stopped))
     assert report["report"]["from"] == named
     assert report["report"]["epsilon"] == (None if named is None else report["privacy"][named]["epsilon"])
-    assert training.table(report).count("to report") == 1
-    assert "steps taken, " not in training.table(report)
-    assert "PLD, steps taken" in training.table(report, verbose=True)
-    words, *_ = training.write_report(report, tmp_path, budget.filter)
+    assert table(report).count("to report") == 1
+    assert ("steps taken, " in table(report), "PLD, steps taken" in table(report, verbose=True)) == (False, True)
+    words, *_ = write_report(report, tmp_path, budget.filter)
     text = words.read_text()
     assert all(reason in text for reason in reasons)
     assert text.count("**To report: ") == 1
@@ -168,27 +174,23 @@ def test_there_is_one_number_to_report_and_a_reason_for_each_other(filter, sched
 
 def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():
     budget = plan("gdp", rate=1.0, steps=30)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(40, 3)), jnp.float32)
-    y = (x[:, 0] > 0).astype(jnp.int32)
-
-    def logits(params, x):
-        return x @ params
-
-    def loss(params, example):
-        return optax.softmax_cross_entropy_with_integer_labels(example[0] @ params, example[1])
-
-    step, state = begun(budget.filter, budget.schedule, loss, jnp.zeros((3, 2)))
-    seen = []
-    for limit, expected, stopped in ((7, 7, "interrupted"), (99, 30, "plan finished")):
-        seen.clear()
-        run = training.fit(
-            step, state, (x, y), steps=30, evaluate=training.accuracy(logits, x, y), evaluate_every=5,
-            interrupted=lambda limit=limit: len(seen) >= limit,
-            on_step=lambda record, accuracy: seen.append(record.step),
+    step = make_step(loss, SGD, budget.filter, budget.schedule, clip_norm=1.0)
+    for steps, limit, stopped, taken in (
+        (30, 7, "interrupted", 7), (30, 99, "plan finished", 30), (40, 99, "budget spent", 30),
+    ):  # fmt: skip
+        seen = []
+        run = fit(
+            step, init_state(PARAMS, SGD, budget.filter, budget.schedule, seeded_keys(0)), DATA, steps=steps,
+            evaluate=lambda params: float(params["w"][0]), evaluate_every=5,
+            interrupted=lambda seen=seen, limit=limit: len(seen) >= limit,
+            on_step=lambda record, accuracy, seen=seen: seen.append(record.step),
         )  # fmt: skip
         assert run.stopped == stopped
-        assert len(run.records) == len(seen) == expected
-        assert run.evaluations[-1][0] == expected
+        assert len(run.records) == len(seen) == taken
+        assert run.evaluations[-1] == (taken, float(run.state.params["w"][0]))
     assert run.records[-1].budget_left == pytest.approx(0, abs=1e-3)
-    run = training.fit(step, state, (x, y), steps=40, evaluate=training.accuracy(logits, x, y))
-    assert (run.stopped, len(run.records)) == ("budget spent", 30)
+
+
+def test_an_accuracy_is_the_share_of_right_answers():
+    x = np.eye(4, dtype=np.float32)
+    assert accuracy(lambda params, x: x * params, x, np.array([0, 1, 2, 0]))(2.0) == 0.75

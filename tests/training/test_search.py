@@ -68,6 +68,12 @@ def test_the_guarantee_is_that_of_the_selection_and_a_score_that_is_none_loses(t
     assert float(jaxacct.epsilon(best.guarantee, 1e-5).upper) == float(wanted.upper)
 
 
+def test_a_winner_comes_back_in_the_types_that_were_asked_for(tmp_path):
+    best = search(tmp_path / "one", lambda rate, keys: (rate, {"w": np.array([0.1, 3.0])}))  # in float64
+    assert best.output["w"].dtype == np.float32
+    np.testing.assert_array_equal(best.output["w"], np.float32([0.1, 3.0]))
+
+
 @pytest.mark.parametrize("other", [{"candidates": (0.1,)}, {"mean": 5.0}, {"run": Gaussian(2.0)}])
 def test_a_folder_holds_one_search(tmp_path, other):
     search(tmp_path, Trials())

@@ -12,7 +12,7 @@ EIGHT = """
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxacct import filters
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxacct.training import gaussian_tree, init_state, make_step, secure_keys, seeded_keys, shard_examples
+from jaxacct.training import init_state, make_step, secure_keys, seeded_keys, shard_examples
 from jaxacct.training.schedules import constant
 
 def loss(params, example):
@@ -38,19 +38,6 @@ for roots in (seeded_keys(0), secure_keys()):
         ends.append([np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((state._replace(keys=()), report))])
     assert ends[0] == ends[1]
     assert len(state.params["a"].sharding.device_set) == 8
-
-    draw = lambda key: gaussian_tree(key, jnp.zeros((16, 24)))
-    noise = np.asarray(jax.jit(draw)(roots.noise)).tobytes()
-    for axes in ((), ("examples",), (None, "examples")):
-        placed = jax.NamedSharding(examples.mesh, jax.P(*axes))
-        spread = jax.jit(draw, out_shardings=placed)(roots.noise)
-        assert np.asarray(spread).tobytes() == noise and spread.sharding == placed
-    inside = jax.shard_map(draw, mesh=examples.mesh, in_specs=jax.P(), out_specs=jax.P())
-    assert np.asarray(jax.jit(inside)(roots.noise)).tobytes() == noise
-    lies = {"mesh": examples.mesh, "in_specs": jax.P("examples"), "out_specs": jax.P("examples")}
-    own = jax.shard_map(lambda keys: draw(keys[0])[None], **lies)
-    each = np.asarray(jax.jit(own)(jax.random.split(roots.noise, 8)))
-    assert np.unique(each).size > 0.99 * each.size
 print("same")
 """
 
@@ -81,13 +68,8 @@ def test_in_one_process_its_own_rows_are_all_and_its_state_is_everybodys():
     own = shard_examples(rows, own=True)
     assert own.size == 5
     np.testing.assert_array_equal(np.asarray(own.rows)[:5], rows)
-    tree = {"nothing": jnp.float32(jnp.nan), "zero": jnp.float32(-0.0), "keys": keys}
-    found = replicate(tree, own)
+    found = replicate({"zero": jnp.float32(-0.0), "keys": keys}, own)
     assert found["zero"].sharding.device_set == set(jax.devices())
-    assert [np.asarray(found[name]).tobytes() for name in ("nothing", "zero")] == [
-        np.asarray(tree[name]).tobytes() for name in ("nothing", "zero")
-    ]
     np.testing.assert_array_equal(jax.random.key_data(found["keys"].noise), jax.random.key_data(keys.noise))
-    for bad in (None, rows, "rows"):
-        with pytest.raises(ValueError, match="examples must be"):
-            replicate(tree, bad)
+    with pytest.raises(ValueError, match="examples must be"):
+        replicate(found, rows)

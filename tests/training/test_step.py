@@ -106,17 +106,6 @@ def test_the_approximate_filter_clips_one_last_step_and_halts():
     assert bool(states[4].halted)
 
 
-def test_the_last_clipped_step_uses_the_smaller_clip_norm_and_the_same_noise():
-    everyone = dict(sigma=3.0, rate=1.0, clip_norm=1.0, full_batch=True)
-    keys = training.step_keys(training.seeded_keys(3), 0)
-    silent = training.noisy_gradient(loss, PARAMS, (DATA[0] * 0, DATA[1] * 0), keys, **everyone)
-    full, half = (
-        training.noisy_gradient(loss, PARAMS, (DATA[0] * 100, DATA[1]), keys, clip_scale=scale, **everyone)
-        for scale in (1.0, 0.5)
-    )
-    np.testing.assert_allclose(half["w"] - silent["w"], 0.5 * (full["w"] - silent["w"]), atol=1e-5)
-
-
 def test_the_gradient_is_divided_by_the_expected_and_not_the_realised_sample_size():
     ones = (jnp.ones((1000, 4)), jnp.full(1000, -1e6))  # every clipped gradient is the same vector of length 1
 

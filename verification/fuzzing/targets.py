@@ -27,7 +27,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct.ledger.errors import LedgerCorrupted, LedgerError
     from jaxacct.ledger.policy import Policy
     from jaxacct.training.demo import adult, data
-    from jaxacct.training.durable_runs import checkpoints, journal, mark
+    from jaxacct.training.durable_runs import checkpoints, journal
     from jaxacct.training.durable_runs import records as _records
     from jaxacct.training.durable_runs import run as durable
 
@@ -160,7 +160,7 @@ def sealed_journal():
     like = filters.pure_dp(1.0).init()
 
     def one(raw: bytes) -> None:
-        seal, lines = "", [mark.fresh()]
+        seal, lines = "", [2 * journal._marked(journal.Mark(0, ""))]
         for line in raw.split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError):
                 sealed, seal = journal._sealed(json.loads(line), seal)

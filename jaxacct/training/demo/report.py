@@ -85,7 +85,7 @@ def make_report(
 
     Args:
         outcome: from :func:`jaxacct.training.fit`.
-        budget: from :func:`jaxacct.training.plan_budget`; of a filter of your own ``Budget(filter, schedule, unit)``.
+        budget: from :func:`jaxacct.training.plan_budget`; of a filter of your own ``Budget(filter, schedule)``.
         delta: where epsilon is quoted.
         data: description of the data set, public; ``name`` is its name.
         settings: what the run was asked for, public; ``clip`` is the norm that each gradient was clipped to.
@@ -94,7 +94,7 @@ def make_report(
     _validate.instance(FitResult, outcome=outcome)
     if not isinstance(budget, Budget):
         raise ValueError(
-            "budget must be a training.Budget, from plan_budget, or Budget(filter, schedule, unit) of a filter of your "
+            "budget must be a training.Budget, from plan_budget, or Budget(filter, schedule) of a filter of your "
             f"own, got {_validate.shown(budget)}"
         )
     _validate.scalar(_validate.probability, delta=delta)
@@ -110,7 +110,6 @@ def make_report(
         "stopped": outcome.stopped,
         "attempts": outcome.attempts,
         "adaptive_schedule": budget.schedule.is_adaptive,
-        "budget_unit": budget.unit,
         "budget": repr(budget.filter),
         "filter": kept_filter.fingerprint(budget.filter),
         "drawn": budget.sampler and budget.sampler.to_json(),

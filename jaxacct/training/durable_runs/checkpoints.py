@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -68,8 +69,8 @@ def save(folder: Path, step: int, tree: object, seal: str) -> str:
     """Writes ``tree`` and the ``seal`` of the journal then, and returns the digest; of older ones one stays."""
     path = place_of(folder, step)
     write(path, {"seal": seal, "shapes": _shapes(tree)}, jax.tree.leaves(tree))
-    for old in steps_in(folder)[:-_KEPT]:
-        place_of(folder, old).unlink()
+    for old in [*map(partial(place_of, folder), steps_in(folder)[:-_KEPT]), *folder.glob("*.part")]:
+        old.unlink()  # and what a kill left half written
     return digest_of(path)
 
 

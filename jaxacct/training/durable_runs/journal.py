@@ -12,11 +12,16 @@ from typing import NamedTuple, TypeAlias
 
 from jaxacct._files import as_path, fcntl, refuse_special, sync_folder, to_disk
 from jaxacct._types import Fields
-from jaxacct.training.durable_runs import mark
-from jaxacct.training.durable_runs.mark import Mark
 
 Record: TypeAlias = Fields
 """What one line holds: JSON, with a ``kind`` in the journal of a run."""
+
+
+class Mark(NamedTuple):
+    """How many records have reached the disk, and the seal of the last."""
+
+    records: int
+    seal: str
 
 
 class Contents(NamedTuple):
@@ -48,13 +53,13 @@ def contents(path: Path, raw: bytes) -> Contents:
             "is lost; put back a whole copy of the file, or count the budget as spent"
         )
 
-    found = mark.read(raw[: mark.LENGTH])
-    if found is None:
+    marks = [(mark, slot) for slot, mark in enumerate(marks_in(raw)) if mark is not None]
+    if not marks:
         raise damaged("at its beginning")
-    marked, _ = found
+    marked, slot = max(marks, key=lambda one: one[0].records)
     records: list[Record] = []
     seals = [""]
-    end = mark.LENGTH
+    end = 2 * _WIDTH
     lines = raw[end:].split(b"\n")
     ended = len(lines) - 1
     for number, line in enumerate(lines, 1):
@@ -70,7 +75,7 @@ def contents(path: Path, raw: bytes) -> Contents:
         end += len(line) + (number <= ended)
         if number == marked.records and seal != marked.seal:
             raise damaged(f"at line {number}, which is another one than reached the disk")
-    return Contents(records, seals[1:], found, end)
+    return Contents(records, seals[1:], (marked, slot), end)
 
 
 class Journal:
@@ -194,7 +199,7 @@ class Journal:
         if now != self._marked:
             # Into the slot that was written longer ago: if a power cut tears it, the other one stands.
             self._marked, self._slot = now, 1 - self._slot
-            os.pwrite(self._file, *mark.slot(now, self._slot))
+            os.pwrite(self._file, _marked(now), _WIDTH * self._slot)
 
 
 def _make(path: Path) -> None:
@@ -202,7 +207,7 @@ def _make(path: Path) -> None:
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(file, mark.fresh())
+        os.write(file, 2 * _marked(Mark(0, "")))
         to_disk(file)
         with contextlib.suppress(FileExistsError):  # somebody was faster
             os.link(part, path)
@@ -227,6 +232,30 @@ def _read(line: bytes, before: str) -> tuple[Record, str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (record, seal) if line == whole else None
+
+
+def _marked(mark: Mark) -> bytes:
+    """A mark as a sealed line, of one width whatever it says: it is written over in place.
+
+    There are two, by turns, so that a write that a power cut tears leaves the one before it.
+    """
+    return _sealed({"records": f"{mark.records:12d}", "seal": f"{mark.seal:32s}"}, "")[0] + b"\n"
+
+
+_WIDTH = len(_marked(Mark(0, "")))
+
+
+def marks_in(raw: bytes) -> list[Mark | None]:
+    """Both marks at the beginning of a journal; None for one that is not whole."""
+    found: list[Mark | None] = []
+    for line in (raw[:_WIDTH], raw[_WIDTH : 2 * _WIDTH]):
+        whole = _read(line.removesuffix(b"\n"), "")
+        try:
+            mark = None if whole is None else Mark(int(whole[0]["records"]), whole[0]["seal"].rstrip())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            mark = None
+        found.append(mark if mark is not None and _marked(mark) == line else None)
+    return found
 
 
 def _goes_on(line: bytes, before: str) -> bool:

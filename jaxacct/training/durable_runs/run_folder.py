@@ -108,10 +108,13 @@ class RunFolder:
         if self._checkpoints.exists() and not (self.path / "journal").exists():  # the journal is made first
             raise lost
         self._journal = Journal(self.path / "journal")
-        if steps and not self._journal.records:
+        try:
+            if steps and not self._journal.records:
+                raise lost
+            self._checkpoints.mkdir(exist_ok=True)
+        except BaseException:
             self._journal.close()
-            raise lost
-        self._checkpoints.mkdir(exist_ok=True)
+            raise
         return self._journal.records, max(steps, default=None)
 
     def _write(self, records: list[Record]) -> None:

@@ -17,7 +17,7 @@ from jaxacct.training.checks import Loss, Params
 from jaxacct.training.gradients import fixed_point
 from jaxacct.training.gradients.cpu_forms import in_cpu_form
 from jaxacct.training.gradients.fixed_point import FixedPointSum
-from jaxacct.training.gradients.quantile_clip import AdaptiveClip, added_by_each, unit_of
+from jaxacct.training.gradients.quantile_clip import AdaptiveClip, as_clip
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of, over_pieces
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
@@ -95,11 +95,12 @@ def add_clipped(
     if np.ndim(valid) != 1:
         raise ValueError(f"valid must have shape (batch,), got {np.shape(valid)}")
     valid = jnp.asarray(valid)
-    _check.per_example(added_by_each(clip_norm, gradients, valid), total.high, valid.shape[0])
-    _validate.number(_validate.positive, clip_norm=unit_of(clip_norm))
-    unit = jnp.asarray(unit_of(clip_norm), jnp.float32)
-    if isinstance(clip_norm, AdaptiveClip):
-        gradients = _with_count(gradients, clip_norm)
+    clip = as_clip(clip_norm)
+    _validate.number(_validate.positive, clip_norm=clip.norm)
+    _check.per_example(clip.added(gradients, valid), total.high, valid.shape[0])
+    unit = clip.bound
+    if clip.counts:
+        gradients = _with_count(gradients, clip)
     factors = _factors(gradients, unit, jnp.clip(_of_rows(valid.shape[0], clip_scale), 0.0, 1.0))
 
     # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped later.
@@ -194,23 +195,21 @@ def clipped_gradient_sum(
     mask = _check.mask(mask)
     if np.shape(mask) != (size,):
         raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
-    if not isinstance(clip_norm, AdaptiveClip):
-        _validate.number(_validate.positive, clip_norm=clip_norm)
-        clip_norm = jnp.asarray(clip_norm, jnp.float32)
-    scale = _of_rows(size, clip_scale)
+    clip, scale = as_clip(clip_norm), _of_rows(size, clip_scale)
+    _validate.number(_validate.positive, clip_norm=clip.norm)
 
     # Lanes are drawn for the whole data set, so that they are the same on one device and on many.
     piece = lanes_of(physical_batch, size)
     lanes = draw_lanes(key, size, piece)
 
     def over(
-        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, unit: PyTree, scale: jax.Array
+        params: Params, rows: object, mask: jax.Array, lanes: jax.Array, clip: AdaptiveClip, scale: jax.Array
     ) -> FixedPointSum:
         sample = in_lanes(mask, lanes, piece)
-        return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
+        return gradient_sum_of_sample(loss, params, rows, sample, clip, clip_scale=scale, size=size)
 
     if not isinstance(data, ShardedExamples):
-        return over(params, jax.tree.map(jnp.asarray, data), mask, lanes, clip_norm, scale)
+        return over(params, jax.tree.map(jnp.asarray, data), mask, lanes, clip, scale)
     # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
     # it is clipped example by example before anything is added.
     everywhere = jax.shard_map(
@@ -221,7 +220,7 @@ def clipped_gradient_sum(
         check_vma=False,
     )
     scale = data.placed(scale) if scale.ndim else scale
-    return everywhere(params, data.rows, data.placed(mask), data.placed(lanes), clip_norm, scale)
+    return everywhere(params, data.rows, data.placed(mask), data.placed(lanes), clip, scale)
 
 
 def gradient_sum_of_sample(
@@ -246,7 +245,7 @@ def gradient_sum_of_sample(
         of_each = scale[indices] if scale.ndim else scale
         return add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
 
-    start = fixed_point.empty_sum(added_by_each(clip_norm, params), sample.indices.shape[0] if size is None else size)
+    start = fixed_point.empty_sum(as_clip(clip_norm).added(params), sample.indices.shape[0] if size is None else size)
     return over_pieces(sample, start, add)
 
 

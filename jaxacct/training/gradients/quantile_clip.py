@@ -1,4 +1,4 @@
-"""`adaptive_clip`: a clip norm that moves with releases, towards a quantile of the gradients' norms."""
+"""Clip norms: a fixed one, or from `adaptive_clip` one that moves towards a quantile of the gradients' norms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._types import PyTree
-from jaxacct.training import checks as _check
 
 _LEAST, _MOST = 1e-6, 1e6  # norms
 
@@ -21,13 +20,13 @@ _LEAST, _MOST = 1e-6, 1e6  # norms
 )
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClip:
-    """A clip norm and how it moves; made by :func:`adaptive_clip`.
+    """A clip norm and how it moves; made by :func:`adaptive_clip`. A fixed one counts nothing: its weight is 0.
 
     Attributes:
         norm: () float32, the L2 norm that gradients are clipped to now; a release.
         quantile: the share of gradients that are to be no longer.
         learning_rate: of the logarithm of the norm.
-        weight: of the count in a record's vector, in (0, 1).
+        weight: of the count in a record's vector, in [0, 1).
     """
 
     norm: ArrayLike
@@ -40,9 +39,25 @@ class AdaptiveClip:
         """The L2 norm of what a record adds, gradient and count together: the unit of the noise."""
         return jnp.asarray(self.norm, jnp.float32) / (1.0 - self.weight**2) ** 0.5
 
+    @property
+    def counts(self) -> bool:
+        """Whether records add a count beside their gradients, so that the norm can move."""
+        return self.weight > 0
+
+    @property
+    def told(self) -> ArrayLike:
+        """What a state says of it: the norm, a release, where it moves, else 0."""
+        return self.norm if self.counts else jnp.float32(0.0)
+
     def at(self, norm: ArrayLike) -> AdaptiveClip:
-        """The same rule at another norm; at its own where ``norm`` is not above 0."""
-        return dataclasses.replace(self, norm=jnp.where(jnp.asarray(norm) <= 0, self.norm, norm))
+        """The same rule at another norm; at its own where ``norm`` is not above 0, and where it does not move."""
+        return (
+            dataclasses.replace(self, norm=jnp.where(jnp.asarray(norm) <= 0, self.norm, norm)) if self.counts else self
+        )
+
+    def added(self, gradient: PyTree, count: ArrayLike = 0.0) -> PyTree:
+        """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
+        return (gradient, count) if self.counts else gradient
 
     def moved(self, count: jax.Array) -> AdaptiveClip:
         """The next clip norm: the geometric step of Andrew et al. 2021.
@@ -55,20 +70,9 @@ class AdaptiveClip:
         return dataclasses.replace(self, norm=jnp.clip(norm, _LEAST, _MOST))
 
 
-def unit_of(clip_norm: ArrayLike | AdaptiveClip) -> ArrayLike:
-    """The unit of the noise: the L2 norm of what a record adds at most."""
-    return clip_norm.bound if isinstance(clip_norm, AdaptiveClip) else clip_norm
-
-
-def check_clip(clip_norm: ArrayLike | AdaptiveClip) -> None:
-    """Raises ValueError unless ``clip_norm`` is a concrete clip norm, or one that moves."""
-    if not isinstance(clip_norm, AdaptiveClip):
-        _validate.scalar(_check.clip_norms, clip_norm=clip_norm)
-
-
-def added_by_each(clip_norm: ArrayLike | AdaptiveClip, gradient: object, count: ArrayLike = 0.0) -> PyTree:
-    """What a record adds, or its shapes: its gradient, and beside it a count where the norm moves."""
-    return (gradient, count) if isinstance(clip_norm, AdaptiveClip) else gradient
+def as_clip(clip_norm: ArrayLike | AdaptiveClip) -> AdaptiveClip:
+    """A clip norm that moves, or a number as one that does not; what it is, is not checked."""
+    return clip_norm if isinstance(clip_norm, AdaptiveClip) else AdaptiveClip(clip_norm, 0.5, 0.0, 0.0)
 
 
 def adaptive_clip(

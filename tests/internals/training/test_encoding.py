@@ -3,7 +3,15 @@
 import numpy as np
 
 from jaxacct.training.demo.adult import encode
-from tests.training.test_data_and_models import ROW, with_fields
+from tests.training.test_data_and_models import ROW
+
+
+def with_fields(**fields):
+    places = {"age": 0, "workclass": 1, "gain": 10, "label": 14}
+    row = list(ROW)
+    for name, value in fields.items():
+        row[places[name]] = value
+    return row
 
 
 def test_an_adult_row_is_encoded_without_looking_at_other_rows():
