@@ -16,6 +16,7 @@ from jaxacct import (
     Exponential,
     Gaussian,
     Laplace,
+    LossGrid,
     PermuteAndFlip,
     PoissonSampled,
     RandomSensitivityGaussian,
@@ -205,7 +206,8 @@ def test_without_replacement_matches_quadrature_of_its_pair():
     ids=["gaussian", "laplace", "pure", "exponential", "mixture", "mixture added", "sampled laplace", "wor laplace"],
 )
 def test_the_divergence_of_a_pld_agrees_with_the_curve(mechanism, relation, equal):
-    pld = PLD.from_mechanism(mechanism, relation=relation)
+    # Beyond 40 there is nothing that order 6 sees; a default grid ends earlier.
+    pld = PLD.from_mechanism(mechanism, relation=relation, grid=LossGrid(2.0**-8, -10240, 20481))
     for order in (1.5, 3.0, 6.0):
         from_masses = math.log((pld.masses * np.exp((order - 1) * pld.grid.losses)).sum()) / (order - 1)
         curve = float(renyi(mechanism, order, relation=relation))

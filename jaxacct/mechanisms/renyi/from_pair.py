@@ -14,6 +14,7 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.curve import CurvePair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import BoundedLoss
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -58,6 +59,10 @@ def _log_moment(pair: Pair, order: Array) -> Array:
     return pair.log_moment(order)
 
 
+def _is_curve(part: object) -> bool:
+    return isinstance(part, CurvePair)
+
+
 @np.errstate(all="ignore")
 def _from_tails(pair: Pair, order: ArrayLike) -> Array:
     """From the pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
@@ -69,7 +74,8 @@ def _from_tails(pair: Pair, order: ArrayLike) -> Array:
     pairs, a, moments = flattened((pair, a, Row(moments)), shape, xp)
     moments = moments.values
     tilts = np.broadcast_to(np.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    excess = log_excess(pairs, a, tilts, moments[:, 1:])
+    guarantees = any(map(_is_curve, jax.tree.leaves(pair, is_leaf=_is_curve)))
+    excess = log_excess(pairs, a, tilts, moments[:, 1:], guarantees)
     value = inflated(xp.minimum(xp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
     good = (a > 1) & (a < np.inf) & ~xp.isnan(value)
     for leaf in jax.tree.leaves(pairs):

@@ -21,7 +21,7 @@ _TINY = 1e-290  # Q-mass below which a tail may have underflowed
 
 
 @hosted(work=lambda pair, order, *rest: np.size(order) * _CELLS)
-def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
+def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array, of_guarantee: Array | bool) -> Array:
     """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
 
     The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1); in each cell of losses the chord of f bounds its part
@@ -33,6 +33,8 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
         order: a > 1, shape ``(batch,)``.
         tilts: s > 0, shape ``(batch, S)``: above the grid's top l, E_Q[e^(a L)] <= e^(-s l) E_Q[e^((a + s) L)].
         moments: bounds of log E_Q[e^((a + s) L)] for each of them; inf where nothing is known.
+        of_guarantee: whether ``moments`` are those of the mechanisms below the pair's curve, and not the pair's; then
+            it is the divergence of these that is bounded, and f goes on above the grid as its tangent for the pair.
 
     Returns:
         float64, shape ``(batch,)``, rounded up; inf where losses may be infinite, or too large to bound.
@@ -70,7 +72,10 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     beyond = (moments - tilts * low[..., -1:]).min(-1, keepdims=True)
     nothing = (max_loss + loss_error <= last) & (infinity == 0.0)
     beyond = xp.where(nothing, -np.inf, xp.where(infinity > 0.0, np.inf, beyond))
-    total = logsumexp(xp.concatenate([cells, under, beyond], -1))
+    above = inflated(tails.p_above[..., -1:], tails.error[..., -1:])
+    tangent = xp.log(2.0 * a) + (a - 1.0) * (last + eta[..., -1:]) + xp.log(xp.maximum(above, _TINY))
+    tangent = xp.where(of_guarantee, tangent, -np.inf)
+    total = logsumexp(xp.concatenate([cells, under, beyond, tangent], -1))
     margin = 1e-12 + 16.0 * UNIT * a * xp.minimum(xp.abs(last), _FARTHEST)
     total = total + margin[..., 0]
     return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
