@@ -36,11 +36,6 @@ def box(request):
     return sigma, rate, filters.sampled_gaussian(sigma=sigma, rate=given, epsilon=EPSILON, delta=DELTA, extra=extra)
 
 
-@pytest.fixture
-def ledger(box):
-    return box[2]
-
-
 def query(sigma, rate):
     return PoissonSampled(Gaussian(float(sigma)), float(rate))
 
@@ -270,8 +265,8 @@ def test_steps_are_counted_after_a_step_was_compiled_in_float32():
     assert 0 < int(box.steps_left(query(2.0, 0.05))) < 200
 
 
-def test_several_runs_cost_what_they_cost_one_by_one(ledger):
-    one = query(1.4, 0.03)
+def test_several_runs_cost_what_they_cost_one_by_one(box):
+    ledger, one = box[2], query(1.4, 0.03)
     state = ledger.init()
     for _ in range(3):
         state = ledger.update(one, state)[1]

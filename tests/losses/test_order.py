@@ -149,17 +149,13 @@ def test_chains_and_families_that_are_none():
     assert is_chain(batch, tolerance=1e-12).word == "yes"
 
 
-def _between(grid, rng, count=400):
-    return rng.uniform(grid.lowest * grid.spacing - 1, grid.highest * grid.spacing + 1, count)
-
-
 @pytest.mark.parametrize("bound", ["upper", "lower"])
 def test_supremum_and_infimum_stay_on_their_side_between_the_points(bound):
     rng = np.random.default_rng(6)
     grid = LossGrid(0.25, -16, 33)
     experiments = [finite.random_experiment(rng, 4) for _ in range(3)]
     family = [curve(one, "lower" if bound == "upper" else "upper").profile(grid) for one in experiments]
-    at = np.sort(_between(grid, rng))
+    at = np.sort(rng.uniform(grid.losses[0] - 1, grid.losses[-1] + 1, 400))
     true = np.array([[float(finite.hockey_stick(one, float(np.exp(e)))) for e in at] for one in experiments])
     best, least = supremum(family), infimum(family)
     sign = 1 if bound == "upper" else -1

@@ -47,10 +47,3 @@ def test_a_batch_of_points_is_judged_row_by_row(read):
     found = read(np.stack([ALPHA, ALPHA, ALPHA]), np.stack([BETA, bad, BETA + 1e-8 * (np.arange(5) == 4)]), "lower")
     np.testing.assert_allclose(found.widths[0], [0.0, 0.1, 0.2, 0.3, 0.4], atol=1e-15)
     np.testing.assert_array_equal(found.widths[1:], [[0, 0, 0, 0, 1]] * 2)
-
-
-def test_vertices_are_sums_of_segments():
-    curve = TradeOff(np.array([[0.0, 0.25, 0.75], [0.5, 0.5, 0.0]]), np.array([[0.5, 0.375, 0.125], [0.75, 0.25, 0.0]]))
-    alpha, beta = curve.points()
-    np.testing.assert_array_equal(alpha, [[0.0, 0.25, 1.0], [0.5, 1.0, 1.0]])
-    np.testing.assert_array_equal(beta, [[0.5, 0.125, 0.0], [0.25, 0.0, 0.0]])
