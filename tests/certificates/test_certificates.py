@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pathlib
 import re
 from fractions import Fraction
@@ -46,16 +45,6 @@ def test_delta_of_a_gaussian_encloses_mpmath_to_forty_digits():
     assert found.digits >= 40
 
 
-def test_a_sampled_run_encloses_mpmath_in_both_directions():
-    with mpmath.workdps(40):
-        q, e = mpmath.mpf(0.01), mpmath.mpf(0.25)
-        remove = mpmath.log((mpmath.exp(e) - 1 + q) / q) + mpmath.mpf(0.5)
-        truth = q * mpmath.ncdf(1 - remove) + (1 - q - mpmath.exp(e)) * mpmath.ncdf(-remove)
-        found = jaxacct.certify(SAMPLED, epsilon=0.25, relation="remove", digits=25)
-        assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
-    assert jaxacct.certify(SAMPLED, epsilon=0.25, relation="add").upper == "0"
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "epsilon"),
     [
@@ -73,17 +62,6 @@ def test_records_that_keep_their_bins_or_their_distance_have_certificates(name, 
         assert 0 < bounds.lower <= float(found.upper) * (1 + 1e-12)
         assert float(found.lower) <= bounds.upper * (1 + 1e-12)
         assert found.digits >= 4
-
-
-def test_exact_sums_of_randomized_response_are_those_of_fractions():
-    # exp(epsilon) is 3 up to its last bit: the sum over counts in rational numbers is the truth to 1e-15.
-    found = jaxacct.certify(RandomizedResponse(math.log(3.0)), epsilon=1.0, steps=6, digits=20)
-    high, gamma = Fraction(3, 4), Fraction(math.e)
-    truth = sum(
-        math.comb(6, k) * max(high**k * (1 - high) ** (6 - k) - gamma * (1 - high) ** k * high ** (6 - k), 0)
-        for k in range(7)
-    )
-    assert abs(Fraction(found.lower) - truth) < Fraction(1, 10**14)
 
 
 KINDS = {
@@ -165,25 +143,6 @@ def test_what_has_no_exact_sum_is_enclosed_less_narrowly(name):
     assert found.digits > digits
 
 
-def test_an_epoch_of_two_batches_encloses_a_quadrature():
-    # The first ratio's law outside, the second one's tails inside.
-    with mpmath.workdps(20):
-        gamma = mpmath.exp(mpmath.mpf(0.5))
-
-        def inner(x):
-            level = 2 * gamma - mpmath.exp(x - 0.5)
-            if level <= 0:
-                return mpmath.exp(x - 0.5) / 2 + mpmath.mpf(1) / 2 - gamma
-            at = mpmath.log(level) + 0.5
-            return (mpmath.exp(x - 0.5) / 2 - gamma) * mpmath.ncdf(-at) + mpmath.ncdf(1 - at) / 2
-
-        kink = mpmath.log(2 * gamma) + 0.5
-        truth = mpmath.quad(lambda x: mpmath.npdf(x) * inner(x), [-10, -3, 0, kink, 4, 10])
-        found = jaxacct.certify(RandomAllocation(Gaussian(1.0), 2), epsilon=0.5, relation="remove", digits=8)
-        assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
-    assert found.digits > 6
-
-
 def edited(found, path, other):
     """The certificate's text with another value at a path."""
     whole = place = json.loads(found.to_json())
@@ -204,9 +163,10 @@ def test_what_is_certified_is_said():
             jaxacct.certificates.read_certificate(edited(found, ("certifies",), "the worst case"))
 
 
-def test_an_epsilon_may_be_infinite_or_0():
+def test_an_answer_may_be_infinite_or_0():
     assert jaxacct.certify(ApproximateDP(1.0, 1e-3), delta=1e-4).upper == "inf"
     assert jaxacct.certify(Laplace(2.0), delta=0.5).upper == "0"
+    assert jaxacct.certify(SAMPLED, epsilon=0.25, relation="add").upper == "0"
 
 
 def test_what_is_no_certificate_is_refused_and_named():

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from jaxacct import Gaussian, PoissonSampled, filters
+from jaxacct import Gaussian, Laplace, PoissonSampled, PureDP, filters
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (8.0, 1e-5), (0.02, 1e-9)])
@@ -40,8 +41,6 @@ def test_tables_of_prices_are_made_from_a_target_under_either_spelling():
 
 def test_one_number_s_closed_form_is_met():
     """Gaussian of mu has delta(0) = 2 Phi(mu / 2) - 1: a target with epsilon near 0 inverts that."""
-    from scipy.stats import norm
-
     made = filters.for_target("gdp", 1e-9, 0.1)
     assert float(np.asarray(made.mu)) == pytest.approx(2 * norm.ppf(0.55), rel=1e-6)
 
@@ -50,8 +49,6 @@ def test_a_residue_filter_takes_a_laplace_of_which_a_share_of_the_budget_is_left
     """TV(G_m * RR(0.1)) = TV(G_0.25) leaves m = 0.2285 whatever the 0.1-DP query."""
     for slack in (0.0, 1e-7):
         budget = filters.gdp_residue(0.25, slack)
-        from jaxacct import Laplace, PureDP
-
         admitted, state = budget.update(Laplace(10.0), budget.init())
         worst, other = budget.update(PureDP(0.1), budget.init())
         assert admitted

@@ -36,18 +36,6 @@ def test_what_is_kept_is_this_user_s_alone(table):
     assert os.stat(table).st_mode & 0o777 == 0o600
 
 
-def other_folder(path):
-    path.parent.chmod(0o777)
-
-
-def others_file(path):
-    path.chmod(0o622)
-
-
-def group_folder(path):
-    path.parent.chmod(0o770)
-
-
 def linked(path):
     path.rename(path.parent.parent / "poison")
     path.symlink_to(path.parent.parent / "poison")
@@ -59,17 +47,23 @@ def owned(path):
     os.chown(path, 12345, 12345)
 
 
-def folder_owned(path):
-    owned(path.parent)
+HARMS = {
+    "a folder of all": lambda path: path.parent.chmod(0o777),
+    "a folder of a group": lambda path: path.parent.chmod(0o770),
+    "a file of all": lambda path: path.chmod(0o622),
+    "linked": linked,
+    "owned": owned,
+    "a folder owned": lambda path: owned(path.parent),
+}
 
 
-@pytest.mark.parametrize("harm", [other_folder, group_folder, others_file, linked, owned, folder_owned])
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_table_that_somebody_else_may_have_written_is_computed_anew(table, harm):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not built()
-    harm(table)
-    if harm is linked:
+    HARMS[harm](table)
+    if harm == "linked":
         assert built()
         return
     words = r"computed anew, because it (belongs to user|may be written by others)"

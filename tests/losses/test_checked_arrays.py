@@ -23,7 +23,7 @@ BAD_LAWS = {
 
 
 @pytest.mark.parametrize("name", BAD_LAWS)
-def test_masses_that_are_no_law_are_refused_or_have_delta_1(name):
+def test_masses_that_are_no_law_are_refused_or_have_delta_1_and_from_below_bound_nothing(name):
     masses, infinite, message = BAD_LAWS[name]
     with pytest.raises(ValueError, match=message):
         PLD(masses, np.asarray(infinite), GRID)
@@ -33,11 +33,8 @@ def test_masses_that_are_no_law_are_refused_or_have_delta_1(name):
     good, bad = jax.vmap(read)(batch, jnp.array([0.0, infinite]))
     assert np.all(np.asarray(good) < 1.0)
     np.testing.assert_array_equal(bad, 1.0)
-
-
-@pytest.mark.parametrize("name", [name for name in BAD_LAWS if name != "less than 1"])
-def test_a_lower_law_that_is_none_bounds_nothing(name):
-    masses, infinite, message = BAD_LAWS[name]
+    if name == "less than 1":  # which from below a law may be
+        return
     with pytest.raises(ValueError, match=message):
         PLD(masses, np.asarray(infinite), GRID, "lower")
     found = jax.jit(lambda m, i: PLD(m, i, GRID, "lower").hockey_stick(AT))(jnp.asarray(masses), jnp.asarray(infinite))

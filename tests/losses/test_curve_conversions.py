@@ -24,20 +24,10 @@ def excess(losses, law=LAW):
 
 
 def test_suprema_of_batches_of_trade_off_curves_are_those_of_their_rows():
-    rows = [
-        finite.as_arrays(one)
-        for one in (LAW, finite.compose(finite.randomized_response(3), finite.randomized_response(3)))
-    ]
-    size = max(len(w) for w, _ in rows)
-    pad = lambda x: np.pad(x, (0, size - len(x)))  # noqa: E731
-    one, other = (TradeOff(pad(w), pad(d)) for w, d in rows)
-    single = supremum([one, other])
-    batched = supremum(
-        [
-            TradeOff(*(np.stack([a, b]) for a, b in zip((x.widths, x.drops), (y.widths, y.drops), strict=True)))
-            for x, y in ((one, other), (other, one))
-        ]
-    )
+    other = finite.compose(*[finite.randomized_response(3)] * 2)
+    rows = [np.pad(finite.as_arrays(one), [(0, 0), (0, 16 - len(one))]) for one in (LAW, other)]
+    single = supremum([TradeOff(*row) for row in rows])
+    batched = supremum([TradeOff(*np.stack(pair, 1)) for pair in (rows, rows[::-1])])
     assert batched.widths.shape == (2, *single.widths.shape)
     for row in range(2):
         alone = TradeOff(batched.widths[row], batched.drops[row])

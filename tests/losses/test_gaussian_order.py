@@ -155,9 +155,3 @@ def test_three_kinds_of_convergence_are_one_and_uniform_convergence_is_another()
         assert np.all(np.diff(sequence) < 0)
         assert sequence[-1] < 0.1 * sequence[0]
     assert min(below) == 1.0  # never uniform on [0, inf)
-    f = [
-        TradeOff(np.array([0.0, 1.0]), np.array([1 - 1 / n, 1 / n])).trade_off(np.array([0.1, 0.5]))
-        for n in (4, 64, 1024)
-    ]
-    assert np.all(np.diff(np.array(f), axis=0) < 0)  # f_n(alpha) -> 0 = f(alpha) on (0, 1]
-    assert np.all(f[-1] < 1e-3)

@@ -122,13 +122,10 @@ def test_an_infinite_loss_far_below_rounding_is_not_lost():
     assert twice.hockey_stick(19.0) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "grid"),
-    [
-        pytest.param(0.36, LossGrid(0.1, -60, 121), marks=pytest.mark.slow),
-        pytest.param(0.39, LossGrid(0.1, -60, 121), marks=pytest.mark.slow),
-        pytest.param(1.1, LossGrid(0.0135, -90, 180), marks=pytest.mark.slow),
-    ],
+    [(0.36, LossGrid(0.1, -60, 121)), (0.39, LossGrid(0.1, -60, 121)), (1.1, LossGrid(0.0135, -90, 180))],
 )
 def test_atoms_between_lattice_points_are_not_rounded_up_in_a_lower_law(epsilon, grid):
     at = np.linspace(-0.5, 1.5, 21)

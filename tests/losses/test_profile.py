@@ -71,17 +71,6 @@ def test_a_symmetric_curve_has_the_longer_side_of_its_grid_twice(lowest):
     assert PrivacyProfile(excess, LossGrid(0.5, lowest, 9)).symmetrise().grid == LossGrid(0.5, -6, 13)
 
 
-def test_a_family_is_one_batched_curve():
-    sigma = np.array([0.7, 1.0, 2.0])
-    batch = PrivacyProfile.from_mechanism(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), 0.3), grid=GRID)
-    assert batch.excess.shape == (3, GRID.size)
-    assert batch.hockey_stick(EPSILON).shape == (3, len(EPSILON))
-    one = PrivacyProfile.from_mechanism(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.3), grid=GRID)
-    np.testing.assert_allclose(batch.excess[1], one.excess, rtol=1e-12)
-    single = jax.vmap(lambda p: p.hockey_stick(0.5))(batch)
-    np.testing.assert_allclose(single, batch.hockey_stick(0.5), rtol=1e-5)
-
-
 def _law(experiment, grid, bound="upper"):
     """A finite experiment whose losses are lattice points of spacing log 2, as a PLD."""
     masses = np.zeros(grid.size)
@@ -114,36 +103,6 @@ def test_a_law_and_its_curve_are_one_thing(bound):
     np.testing.assert_allclose(back.infinity_mass, 0.1, atol=1e-14)
     again = PrivacyProfile.from_pld(back)
     assert np.all(sign * (again.excess - profile.excess) >= 0)
-
-
-def test_the_curve_of_an_epsilon_delta_budget_is_its_closed_form():
-    """Definition 5 of the residue paper, (log 2, 1/5), every piece of it."""
-    e, delta = 2.0, 0.2
-    grid = LossGrid(math.log(2), -2, 5)
-    masses = np.array([0, (1 - delta) / (1 + e), 0, (1 - delta) * e / (1 + e), 0])
-    profile = PrivacyProfile.from_pld(PLD(masses, np.float64(delta), grid))
-    gamma = np.array([0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0])
-    middle = delta + (1 - delta) * (e - gamma) / (1 + e)
-    truth = np.where(gamma <= 1 / e, 1 - gamma + gamma * delta, np.where(gamma <= e, middle, delta))
-    found = profile.hockey_stick(np.log(gamma))
-    assert np.all(found >= truth)
-    np.testing.assert_allclose(found, truth, atol=1e-13)
-
-
-def test_rounding_into_a_law_keeps_the_side_of_smooth_curves():
-    mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(0.7), 0.2)
-    for bound, sign in (("upper", 1), ("lower", -1)):
-        profile = PrivacyProfile.from_mechanism(mechanism, bound, relation="remove", grid=GRID)
-        again = PrivacyProfile.from_pld(profile.to_pld())
-        assert np.all(sign * (again.excess - profile.excess) >= 0)
-        # From below, the cell in which the curve leaves the identity is lost: the law's masses are rounded down.
-        held = (again.excess > 0) | (profile.excess < 1e-11)
-        assert (~held).sum() <= (bound == "lower")
-        np.testing.assert_allclose(again.excess[held], profile.excess[held], rtol=1e-9, atol=1e-11)
-        law = profile.to_pld()
-        assert np.all(law.masses >= 0)
-        assert law.masses.sum() + law.infinity_mass <= 1 + 1e-9
-        assert (law.masses * np.exp(-law.grid.losses)).sum() <= 1 + 1e-9
 
 
 def test_curves_compose_as_gaussians_do():

@@ -11,12 +11,10 @@ import pytest
 from scipy import integrate, stats
 
 from jaxacct import (
-    PLD,
     Composed,
     Exponential,
     Gaussian,
     Laplace,
-    LossGrid,
     PermuteAndFlip,
     PoissonSampled,
     RandomSensitivityGaussian,
@@ -56,12 +54,13 @@ def bounded_range(eps, a):
 )
 def test_closed_curves_are_sound_and_tight(make, formula):
     epsilon = np.array([1e-7, 1e-3, 0.3, 3.0, 40.0])
-    values = np.asarray(renyi(make(epsilon[:, None]), ORDERS))
+    orders = np.append(ORDERS, [1.0001, 3000.0])
+    values = np.asarray(renyi(make(epsilon[:, None]), orders))
     with mp.workdps(60):
         for row, eps in zip(values, epsilon, strict=True):
-            for value, order in zip(row, ORDERS, strict=True):
+            for value, order in zip(row, orders, strict=True):
                 excess = float(mp.mpf(float(value)) / formula(mp.mpf(float(eps)), mp.mpf(float(order))) - 1)
-                assert -1e-16 <= excess < 2e-10
+                assert -1e-16 <= excess < max(2e-10, 3e-12 / (order - 1))
 
 
 def _log_excess_of_sampled_laplace(eps, q, b):
@@ -185,33 +184,3 @@ def test_without_replacement_matches_quadrature_of_its_pair():
         value = float(renyi(SampledWithoutReplacement(Gaussian(sigma), 10, 100), a, relation="replace"))
         truth = math.log1p(total) / (a - 1)
         assert truth * (1 - 1e-9) <= value <= truth * 1.001
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "relation", "equal"),
-    [
-        pytest.param(Gaussian(1.2), "remove", True, marks=pytest.mark.slow),
-        (Laplace(1.3), "remove", True),
-        pytest.param(PermuteAndFlip(0.7), "remove", True, marks=pytest.mark.slow),
-        (Exponential(0.9), "remove", False),
-        pytest.param(
-            RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            RandomSensitivityGaussian(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True, marks=pytest.mark.slow
-        ),
-        (PoissonSampled(Laplace(1.3), 0.2), "add", True),
-        pytest.param(SampledWithoutReplacement(Laplace(1.3), 1, 5), "replace", True, marks=pytest.mark.slow),
-    ],
-    ids=["gaussian", "laplace", "pure", "exponential", "mixture", "mixture added", "sampled laplace", "wor laplace"],
-)
-def test_the_divergence_of_a_pld_agrees_with_the_curve(mechanism, relation, equal):
-    # Beyond 40 there is nothing that order 6 sees; a default grid ends earlier.
-    pld = PLD.from_mechanism(mechanism, relation=relation, grid=LossGrid(2.0**-8, -10240, 20481))
-    for order in (1.5, 3.0, 6.0):
-        from_masses = math.log((pld.masses * np.exp((order - 1) * pld.grid.losses)).sum()) / (order - 1)
-        curve = float(renyi(mechanism, order, relation=relation))
-        # The pair of the exponential mechanism is a supremum of pairs, its curve one of divergences: smaller.
-        assert curve <= from_masses * (1 + 1e-4)
-        if equal:
-            assert from_masses == pytest.approx(curve, rel=2e-3)

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from jaxacct import Gaussian, PoissonSampled, SampledWithoutReplacement
+from jaxacct import Gaussian, SampledWithoutReplacement
 
 RNG = np.random.default_rng(11)
 N, D, SIGMA, CLIP = 12, 4, 1.2, 1.0
@@ -113,16 +113,6 @@ def replaced_at_half_the_noise(data, key, wrong):
     return moved(ZEROS, noised(noise, total, SIGMA * CLIP * (1 if wrong else 2)))
 
 
-def coins_by_batch_of_a_shuffle(data, key, wrong):
-    """Poisson sampling, or the first of two halves of a shuffle in its place; keys in the old form."""
-    chosen, noise = jax.random.split(key)
-    count = len(data[1])
-    coins = jax.random.uniform(chosen, (count,)) < 0.5
-    mask = jnp.argsort(jnp.argsort(jax.random.uniform(chosen, (count,)))) < count // 2 if wrong else coins
-    rows = jax.tree.map(lambda leaf: leaf * mask.reshape(-1, *[1] * (leaf.ndim - 1)), gradients(ZEROS, data))
-    return moved(ZEROS, noised(noise, summed(rows)))
-
-
 def momentum_of_what_is_private(data, key, wrong):
     """Nesterov's momentum, kept of the sum before it was noised, in a step that may be refused."""
     momentum = optax.trace(0.9, nesterov=True)
@@ -172,14 +162,13 @@ LOOPS = {
             Loop(loop_that_prints),
             Loop(two_steps_with_one_key, steps=2),
             Loop(users_clipped_by_record, data=USERS),
-            Loop(weights_of_classes),
+            Loop(weights_of_classes, keys=jax.random.PRNGKey),  # of the old form
             Loop(clip_that_adapts),
             Loop(
                 replaced_at_half_the_noise,
                 SampledWithoutReplacement(Gaussian(SIGMA), sample_size=4, dataset_size=N),
                 relation="replace",
             ),
-            Loop(coins_by_batch_of_a_shuffle, PoissonSampled(Gaussian(SIGMA), 0.5), keys=jax.random.PRNGKey),
             Loop(momentum_of_what_is_private),
         )
     )

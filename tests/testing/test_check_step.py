@@ -14,7 +14,7 @@ QUICK = {
     "clip of each leaf", "half the noise", "noise on one leaf", "noise scaled by the data", "one key for all leaves",
     "one number for a leaf", "noise of NumPy", "loss is returned", "statistics of the batch",
     "skips what is not finite", "divided by the sample", "fixed size for coins", "only the first are kept",
-    "coins_by_batch_of_a_shuffle", "momentum_of_what_is_private", "two_steps_with_one_key",
+    "momentum_of_what_is_private", "two_steps_with_one_key",
     "noise whose sum is zero", "private value goes to a callback", "rows cut to a multiple", "coins in pairs",
     "individual", "coins", "moving clip norm", "without replacement",
 }  # fmt: skip

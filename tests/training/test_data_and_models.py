@@ -29,13 +29,16 @@ def test_digits_are_split_for_good_and_scaled_one_by_one():
     assert sorted(np.unique(data.train_y)) == list(range(10))
 
 
-def test_adult_reads_both_files(tmp_path):
-    held_out = [*ROW[:-1], ">50K."]
-    for name, rows, head in (("adult.data.gz", [ROW] * 5, ""), ("adult.test.gz", [held_out] * 3, "|1x3 validator\n")):
+def test_adult_reads_both_files_and_encodes_a_row_without_looking_at_others(tmp_path):
+    held_out, other = [*ROW[:-1], ">50K."], ["90", "?", *ROW[2:10], "99999", *ROW[11:]]
+    train = [ROW, other, *[ROW] * 3]
+    for name, rows, head in (("adult.data.gz", train, ""), ("adult.test.gz", [held_out] * 3, "|1x3 validator\n")):
         with gzip.open(tmp_path / name, "wt") as stream:
             stream.write(head + "\n".join(", ".join(row) for row in rows) + "\n\n")
     data = load_data("adult", tmp_path)
     assert (len(data.train_y), data.test_y.tolist(), data.classes) == (5, [1, 1, 1], 2)
+    np.testing.assert_array_equal(data.train_x[0], data.test_x[0])
+    assert data.train_x.sum(axis=1).tolist() == [11, 10, 11, 11, 11]  # one-hot: every row has the same small length
 
 
 def test_files_that_are_not_what_they_should_be_raise(tmp_path):

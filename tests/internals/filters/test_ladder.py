@@ -10,46 +10,8 @@ from jaxacct.adversary.filters.ladder import Ladder, closed_form, copies, guaran
 from tests import finite
 
 
-def times(*factors):
-    """Coefficients of a product of polynomials, lowest power first."""
-    product = [1]
-    for factor in factors:
-        found = [0] * (len(product) + len(factor) - 1)
-        for i, a in enumerate(product):
-            for j, b in enumerate(factor):
-                found[i + j] += a * b
-        product = found
-    return product
-
-
-def less(a, b):
-    size = max(len(a), len(b))
-    a, b = a + [0] * (size - len(a)), b + [0] * (size - len(b))
-    found = [x - y for x, y in zip(a, b, strict=True)]
-    while found and found[-1] == 0:
-        found.pop()
-    return found
-
-
-def at_kink(copies, kink):
-    """(1 + x)^m (1 + x^2) (H of m copies - H of one at twice epsilon) at gamma = x^kink, as a polynomial in x."""
-    right = [0] * (copies + 1)
-    for k in range(copies + 1):
-        if 2 * k - copies > kink:
-            right[k] += math.comb(copies, k)
-            right[copies - k + kink] -= math.comb(copies, k)
-    left = [0, 0, 1]
-    left[kink] -= 1
-    return less(times(right, [1, 0, 1]), times(left, *[[1, 1]] * copies))
-
-
 def test_lemma_10_holds_with_seven_copies_and_five_from_arcosh_two_and_no_fewer():
-    both = times([-1, 1], [0, 1])  # x (x - 1)
-    for m, factor in ((7, [1, 8, -6, 8, 1]), (5, [1, -4, 1])):
-        assert at_kink(m, 0) == times([0, 2], both, factor)
-        assert at_kink(m, 1) == times([0, 1], [1, 1], both, factor)
-    # 8 x^3 + 8 x >= 16 x^2 > 6 x^2, so the first factor is positive; the other one changes its sign at 2 + sqrt 3.
-    assert at_kink(3, 0) == times([0, -4], both)
+    # Five copies are enough from a ratio of 2 + sqrt 3 on, which lies between 3.73 and 3.74.
     for ratio in (F(101, 100), F(3, 2), F(3), F(373, 100), F(374, 100), F(20)):
         twice = finite.randomized_response(ratio**2)
         enough = [m for m in range(1, 9) if dominated(twice, ratio, m)]

@@ -54,10 +54,3 @@ def test_a_query_adds_no_more_than_its_kernel_at_any_order(p, q, rate, runs):
             assert alone[i] >= excess / root * (1 - mpf(10) ** -12) - mpf(10) ** -100
             both = mpmath.fsum(a * gaussian(gamma * b / a) if b else a for a, b in sequences if a)
             assert kernel.values[i] + kernel.lost >= (both - gaussian(gamma)) / root
-
-
-def test_what_only_the_other_data_set_has_is_held_at_the_smallest_orders():
-    with jax.enable_x64(True):
-        atoms = kernels.atoms_of(FromTables(*TABLES[0]), GRID)
-        found = kernels.excess_of(atoms, GRID.spacing, GRID.size)
-    np.testing.assert_allclose(found[OFFSETS <= -1], 1e-9 * np.exp(0.5 * OFFSETS[OFFSETS <= -1]), rtol=1e-7)

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
-import mpmath
 import numpy as np
 import pytest
 
@@ -72,54 +71,6 @@ def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_
 
 
 MANY = 160
-
-
-def pure_dp(pure):
-    return _guarantees.ParameterGuarantee(_guarantees.OF_PURE_DP, pure, "")
-
-
-def test_the_delta_of_pure_privacy_is_rounded_up_by_a_few_units():
-    pure = np.concatenate([10.0 ** RNG.uniform(-9, 2.5, MANY - 4), [0.0, 1e-18, 700.0, 1e4]])
-    epsilon = pure * np.resize([0.0, 0.2, 0.7, 1.0 - 1e-9, 1.0, 1.1], MANY)
-    with jax.enable_x64(True):
-        found = jax.jit(lambda p, e: pure_dp(p).delta(e))(pure, epsilon)
-    with mpmath.workdps(50):
-        for value, p, e in zip(np.asarray(found), pure.tolist(), epsilon.tolist(), strict=True):
-            p, e = mpmath.mpf(p), mpmath.mpf(e)
-            truth = -mpmath.expm1(e - p) / (1 + mpmath.exp(-p)) if e < p else mpmath.mpf(0)
-            most = min(truth * (1 + 2.0**-46) + 2.0**-48 * p, 1) if e < p else 0
-            assert truth <= value <= most, (value, p, e)
-    pure, epsilon = np.float32([0.5, 0.5, 0.5, np.nan, -1.0]), np.array([-0.1, np.nan, 0.6, 0.1, 0.1])
-    found = jax.jit(lambda p, e: pure_dp(p).delta(e))(pure, epsilon)
-    assert found.dtype == np.float64
-    assert found.tolist() == [1.0, 1.0, 0.0, 1.0, 1.0]
-    guarantee = pure_dp(jnp.float32(0.5))
-    with pytest.raises(ValueError, match="epsilon must be"):
-        guarantee.delta(-0.1)
-
-
-def test_the_epsilon_of_pure_privacy_is_rounded_up_by_a_few_units():
-    pure = np.concatenate([10.0 ** RNG.uniform(-9, 2.5, MANY - 4), [1e-18, 700.0, 700.0, 1e4]])
-    total = -np.expm1(-pure) / (1 + np.exp(-pure))  # from here on epsilon is 0
-    delta = total * np.resize([1e-15, 1e-6, 0.1, 0.5, 0.9, 1.0 - 1e-12, 1.0 - 2.0**-52, 1.0 + 1e-12], MANY)
-    delta = np.minimum(delta, 1.0 - 2.0**-53)
-    with jax.enable_x64(True):
-        found = jax.jit(lambda p, d: pure_dp(p).epsilon(d))(pure, delta)
-    with mpmath.workdps(50):
-        for value, p, d in zip(np.asarray(found), pure.tolist(), delta.tolist(), strict=True):
-            p, d = mpmath.mpf(p), mpmath.mpf(d)
-            truth, near = (
-                p + mpmath.log(max(1 - c * d * (1 + mpmath.exp(-p)), mpmath.mpf(10) ** -9999))
-                for c in (1, 1 - 2.0**-48)
-            )
-            assert max(truth, 0) <= value <= min(max(near, 0) * (1 + 2.0**-48) + 2.0**-47 * p, p), (value, p, d)
-    guarantee = pure_dp(jnp.float32(0.5))
-    pure, delta = np.float32([0.5] * 6 + [50.0]), np.array([0.0, 0.9, 1.0, 1.5, -1.0, np.nan, 1.0])
-    found = jax.jit(lambda p, d: pure_dp(p).epsilon(d))(pure, delta)
-    assert found.tolist() == [0.5, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0]
-    for bad in (-0.1, 1.0, [0.0, 1.0], np.nan):
-        with pytest.raises(ValueError, match="delta must be"):
-            guarantee.epsilon(bad)
 
 
 def test_what_approximate_concentrated_privacy_hands_on_is_on_the_safe_side():

@@ -156,10 +156,11 @@ def test_ctrl_c_after_begin_leaves_no_lock_behind(store, monkeypatch):
     written(SqliteStore(store.path, 0.1), 2)
 
 
-def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, monkeypatch):
-    def die(*_):
-        raise KeyboardInterrupt
+def die(*_):
+    raise KeyboardInterrupt
 
+
+def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, monkeypatch):
     place = tmp_path / "budget.db"
     with Ledger(place, filters.pure_dp(1.0), create=True) as ledger, monkeypatch.context() as patch:
         patch.setattr(_ledger, "Entry", die)  # committed, and not yet told
@@ -173,9 +174,6 @@ def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, m
 
 
 def test_a_process_that_dies_before_the_commit_charges_nothing(tmp_path, monkeypatch):
-    def die(*_):
-        raise KeyboardInterrupt
-
     place = tmp_path / "budget.db"
     with Ledger(place, filters.pure_dp(1.0), create=True) as ledger:
         append = _store.append
