@@ -155,8 +155,9 @@ CHECKED = {
     "TradeOff.points",
     "epsilon",
     "delta",
-    "AdditiveFilter.update",
-    "NaturalFilter.spent",
+    "BaseFilter.update",
+    "BaseFilter.reason",
+    "Marked.fraction",
 }
 
 
