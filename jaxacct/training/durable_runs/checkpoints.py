@@ -35,14 +35,16 @@ def read(path: Path) -> tuple[Fields, list[np.ndarray]]:
     """The notes and arrays that `write` wrote; a type that NumPy does not have comes back as bytes, to be viewed.
 
     Raises:
-        ValueError: an archive that would grow while it is read, which `write` did not write; of damaged ones zipfile
-            and NumPy raise what they like.
+        ValueError: a file that is not there, that is damaged, or that would grow while it is read.
     """
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as kept:
-        if any(one.file_size != one.compress_size for one in kept.zip.infolist()):
-            raise ValueError(f"{path} must be an archive that was not compressed")
-        notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
-    return json.loads(notes.tobytes()), leaves
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as kept:
+            if any(one.file_size != one.compress_size for one in kept.zip.infolist()):
+                raise ValueError("it was compressed")
+            notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
+        return json.loads(notes.tobytes()), leaves
+    except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
+        raise ValueError(f"{path} cannot be read ({type(problem).__name__}): {problem!s:.200}") from problem
 
 
 def as_tree(leaves: Sequence[np.ndarray], like: Tree) -> Tree:
@@ -85,8 +87,8 @@ def opened(folder: Path, step: int) -> tuple[str, dict[str, str], list[np.ndarra
     try:
         notes, leaves = read(place_of(folder, step))
         found, seal, shapes = notes["step"], str(notes["seal"]), dict(notes["shapes"])
-    except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
-        raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {_HELP}") from problem
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ValueError(f"{where} cannot be read: {_HELP}") from problem
     if found != step:
         raise ValueError(f"{where} is that of step {found!s:.20} under another name: {_HELP}")
     return seal, shapes, leaves
