@@ -8,12 +8,9 @@ from jaxacct import _validate
 from jaxacct._types import Fields
 from jaxacct.cli.runs import Run
 
-_PROVEN = "proven, both bounds"
-_KINDS = {
-    "shuffled": "proven; below, an attack",
-    "truncated": "proven; below, an attack",
-    "everyone knows": "proven, nothing hidden",
-}
+_PROVEN, _ATTACKED = "proven, both bounds", "proven; below, an attack"
+_KINDS = {"poisson": _PROVEN, "fixed": _PROVEN, "allocation": _PROVEN, "shuffled": _ATTACKED, "truncated": _ATTACKED}
+_KINDS["everyone knows"] = "proven, nothing hidden"
 
 
 def sampling_costs(runs: list[Run], delta: float) -> tuple[list[tuple[str, float, float, str]], Fields]:
@@ -31,5 +28,5 @@ def sampling_costs(runs: list[Run], delta: float) -> tuple[list[tuple[str, float
     epoch |= {"records": run.sampling["records"]}
     noise = run.parameters["sigma"] / run.parameters.get("sensitivity", 1.0)
     found = sampler_costs(noise, **epoch, delta=delta)
-    rows = [(name, float(b.upper[0]), float(b.lower[0]), _KINDS.get(name, _PROVEN)) for name, b in found.items()]
+    rows = [(name, float(b.upper[0]), float(b.lower[0]), _KINDS[name]) for name, b in found.items()]
     return rows, epoch | {"noise_multiplier": noise}

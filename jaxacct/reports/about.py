@@ -12,7 +12,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.reports.document import Statement, least_mu
-from jaxacct.reports.folder import opened
+from jaxacct.reports.folder import opened, sentences
 from jaxacct.reports.words import filled, paragraphs, report_of_journal, stated, up
 from jaxacct.training.demo.report import steps_of
 from jaxacct.training.durable_runs.kept_filter import RELATION, promise
@@ -36,7 +36,8 @@ def statement(path: str | os.PathLike[str], *, delta: float | None = None) -> St
     if not (isinstance(text, str) and "://" in text):
         place = as_path(path=path)
         if place.is_dir():
-            return _of_run(place, delta)
+            with sentences("the run"):
+                return _of_run(place, delta)
         if not place.exists():
             raise ValueError(f"path must be a run's folder or a ledger, got {place}, where nothing is")
     return _of_ledger(os.fsdecode(text), delta)

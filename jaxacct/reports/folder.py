@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
     from jaxacct.filters.base import Filter
 
 _MOST = 2**30  # bytes
+
+
+@contextlib.contextmanager
+def sentences(what: str) -> Iterator[None]:
+    """Turns what parts that are missing, or of another type, raise into ValueError: ``what`` was not written so."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
+        raise ValueError(f"{what} lacks a part, or holds one of another type: {problem!r:.200}") from problem
 
 
 class Folder(NamedTuple):
@@ -81,7 +92,10 @@ def opened(path: Path) -> Folder:
             raise ValueError("the journal holds no record: nothing was run")
     report = _report(path) if is_regular(path / "report.json") else None
     filter = kept_filter.read(path)
-    wanted = {one["filter"] for one in (records[0] if records else None, report) if one is not None}
+    told = [record["seal"] for record in records if record["kind"] == "report"]
+    if report is not None and told and told[-1] != report["seal"]:
+        raise ValueError("report.json is another one than the journal knows of")
+    wanted = {str(one["filter"]) for one in (records[0] if records else None, report) if one is not None}
     if filter is not None and wanted != {kept_filter.fingerprint(filter)}:
         raise ValueError(f"{kept_filter.FILE} is another filter than the one that the run was charged by")
     if len(wanted) > 1:
@@ -112,14 +126,9 @@ def _checkpoints(path: Path, records: list[Record], seals: list[str]) -> None:
     known = {record["step"]: record["digest"] for record in records if record["kind"] == "checkpoint"}
     refuse_special_in(path / "checkpoints", "checkpoints")
     for step in checkpoints.steps_in(path / "checkpoints"):
-        file = checkpoints.place_of(path / "checkpoints", step)
-        try:
-            seal = checkpoints.read(file)[0]["seal"]
-        except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
-            raise ValueError(f"checkpoint {step} cannot be read ({type(problem).__name__})") from None
-        if seal not in seals:
+        if checkpoints.opened(path / "checkpoints", step)[0] not in seals:
             raise ValueError(f"checkpoint {step} is of another journal, or charges are missing from this one")
-        if step in known and checkpoints.digest_of(file) != known[step]:
+        if step in known and checkpoints.digest_of(checkpoints.place_of(path / "checkpoints", step)) != known[step]:
             raise ValueError(f"checkpoint {step} was edited or damaged")
 
 

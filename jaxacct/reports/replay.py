@@ -66,7 +66,7 @@ def replayed(filter: Filter, records: list[Record]) -> int:
                 _agreed(where, answers, record["budget_left"], record["clip_scale"], after, exact)
                 state, next_step, charged = after, next_step + 1, charged + 1
                 halted = record["clip_scale"] < 1
-            elif kind in ("done", "accuracy", "checkpoint") and not 0 <= record["step"] < next_step:
+            elif kind in ("done", "accuracy", "checkpoint") and not (kind == "done") <= record["step"] < next_step:
                 raise ValueError(f"{kind} of step {record['step']} stands where {next_step - 1} steps were charged")
     return charged
 
@@ -101,7 +101,8 @@ def _agreed(
     found: list[tuple[float, PyTree]] = []
     for answer in answers:
         if answer.admitted:
-            apart = max(abs(float(answer.left) - left), abs(float(answer.scale) - scale))
+            # Of two numbers `max` may drop a NaN, which is near nothing.
+            apart = float(np.maximum(abs(float(answer.left) - left), abs(float(answer.scale) - scale)))
             if apart == 0 and (after is None or packed(answer.state) == packed(after)):
                 return answer.state
             found.append((apart, answer.state))

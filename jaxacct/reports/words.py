@@ -161,7 +161,7 @@ def markdown(report: Fields) -> str:
         "steps": f"{run.steps} ({report['stopped']})",
         "steps charged and lost": report["steps_lost"],
         "accuracy on the held-out set (public)": f"{100 * report['test_accuracy']:.2f} %",
-        **{name: settings[name] for name in sorted(settings) if name != "clip"},
+        **{f"asked for: {name}": settings[name] for name in sorted(settings) if name != "clip"},
         **{name: report["made"][name] for name in ("date", "jaxacct", "jax", "platform", "commit")},
     }
     lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in facts.items()), ""]

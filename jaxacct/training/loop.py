@@ -58,7 +58,8 @@ class FitResult:
         state: the last state.
         records: one record per admitted step, those of earlier attempts and lost ones included.
         evaluations: (step, held-out accuracy) pairs, the last one for the final parameters.
-        stopped: "plan finished", "budget spent", "interrupted", or another reason of the filter's in words.
+        stopped: "plan finished", "budget spent", "interrupted", or another reason of the filter's in words, such as
+            "noise 0.9 is below the least, 1, that this filter was made for".
         attempts: how often the run was started; above 1 if it was resumed.
     """
 
@@ -133,8 +134,8 @@ def fit(
                 "for a smaller budget)"
             )
         if not bool(report.admitted):
-            spent = int(report.reason) in (Reason.SPENT, Reason.HALTED)
-            stopped = "budget spent" if spent else sentence(report.reason)
+            told = getattr(getattr(step, "__self__", step), "sentence", lambda report: sentence(report.reason))
+            stopped = "budget spent" if int(report.reason) == Reason.SPENT else told(report)
             break
         scale = float(report.clip_scale)
         sigma, left = charged_sigma(float(report.sigma), scale), float(report.budget_left)

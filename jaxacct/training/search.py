@@ -69,7 +69,7 @@ def best_of(
         folder: holds the search, readable by its user alone: one search, and no copy of it is resumed.
 
     Raises:
-        ValueError: no such parameters, or a folder with another search in it.
+        ValueError: no such parameters, or a folder with another search in it, or whose best output is damaged or gone.
         OSError: the folder cannot be read or written.
     """
     _validate.function(train=train)

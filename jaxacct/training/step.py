@@ -13,7 +13,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._types import Fields, PyTree
-from jaxacct.filters import Filter, Reason
+from jaxacct.filters import Filter, Reason, sentence
 from jaxacct.filters.amounts import outward
 from jaxacct.filters.base import ExamplesFilter, LastStepFilter, ReasonFilter
 from jaxacct.filters.described import word_of
@@ -50,6 +50,7 @@ class Step:
             proposal that ``ask`` made for that very state, which is not checked.
         adaptive: whether ``ask`` looks at releases, so that a step cannot be asked for before the one before it ran.
         unkept: why a journal cannot hold its charges; empty where one can.
+        sentence: a report's reason in words, with the numbers of a query that is outside of the filter's range.
     """
 
     whole: Callable[[TrainState, object], tuple[TrainState, StepReport]]
@@ -57,6 +58,7 @@ class Step:
     take: Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]
     adaptive: bool
     unkept: str
+    sentence: Callable[[StepReport], str]
 
     def __call__(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """The state after the step, and its report."""
@@ -201,6 +203,10 @@ def make_step(
     def whole(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         return take(state, ask(state, number_of(data)), data)
 
+    def told(report: StepReport) -> str:
+        query = schedule.query(report.sigma, report.rate) if sampler is None else sampler.query(filter)
+        return sentence(report.reason, filter, query)
+
     unkept = "accounts of each example are private, and a journal would hold them" if each else ""
     if sampler is not None and sampler.steps > 1:
         unkept = "a resumed run would draw the batches of an epoch that was begun a second time"
@@ -211,6 +217,7 @@ def make_step(
         jax.jit(take, donate_argnums=given),
         schedule.is_adaptive,
         unkept,
+        told,
     )
 
 

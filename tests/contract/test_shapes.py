@@ -71,9 +71,11 @@ def is_record(hint):
 @functools.cache
 def fields_of(record):
     try:
-        return typing.get_type_hints(record)
+        hints = typing.get_type_hints(record)
     except NameError:  # a name that only type checkers import
         return {}
+    names = [field.name for field in dataclasses.fields(record)] if dataclasses.is_dataclass(record) else record._fields
+    return {name: hints[name] for name in names}  # and not what a class has
 
 
 ROOMS = ("mechanisms.pairs", "losses.engines.lines", "losses.curves", "accounting.queries", "filters")
@@ -153,8 +155,9 @@ CHECKED = {
     "TradeOff.points",
     "epsilon",
     "delta",
-    "AdditiveFilter.update",
-    "NaturalFilter.spent",
+    "BaseFilter.update",
+    "BaseFilter.reason",
+    "Marked.fraction",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -24,6 +25,17 @@ def test_a_pure_guarantee_is_randomized_response(pure):
                 assert part * pure * (1 - 1e-6) - 1e-15 <= float(guarantee.epsilon(value)) <= pure * (1 + 1e-9)
                 assert float(guarantee.delta(float(guarantee.epsilon(value)))) <= value * (1 + 1e-9)
     assert float(guarantee.delta(pure * (1 + 1e-9))) == 0.0
+
+
+@pytest.mark.parametrize("made", [filters.pure_dp(0.5), filters.zcdp(0.5), filters.gdp(0.5)], ids=repr)
+def test_a_traced_epsilon_or_delta_that_makes_no_sense_promises_no_more_than_the_worst(made):
+    delta = np.asarray(jax.jit(lambda epsilon: made.guarantee.delta(epsilon))(np.array([-0.1, np.nan, 0.1])))
+    assert np.all((delta == 1) == [True, True, False])
+    epsilon = np.asarray(jax.jit(lambda delta: made.guarantee.epsilon(delta))(np.array([-1.0, np.nan])))
+    assert np.all(epsilon >= float(made.guarantee.epsilon(1e-300)))
+    for bad in (-0.1, np.nan):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            made.guarantee.delta(bad)
 
 
 def test_an_approximate_guarantee_promises_nothing_at_deltas_it_may_fail_with():

@@ -30,7 +30,7 @@ def ran(folder, steps=(6, 8), settings=None, plan=PLAN, report=True):
                     outcome = dataclasses.replace(outcome, attempts=len(steps))
                     made = training.make_report(
                         outcome, plan, delta=1e-5, data={"name": "rows", "training_examples": 20},
-                        settings={"filter": "renyi", "clip": 1.0}, seeded=False,
+                        settings={"filter": "renyi", "clip": 1.0, "steps": 99}, seeded=False,
                     )  # fmt: skip
                     training.write_report(made, folder, plan.filter, run)
     return folder
@@ -65,7 +65,13 @@ def test_a_run_that_was_killed_and_resumed_holds_and_is_left_as_it_is(folder):
     assert "admits all 8 charged steps again" in found.text
     assert "Cannot be verified: that noise, batches and clipping were really" in found.text
     words = (folder / "report.md").read_text()
-    for part in ("Poisson", "clipped by itself to an L2 norm of 1", "started 2 times"):
+    for part in (
+        "Poisson",
+        "clipped by itself to an L2 norm of 1",
+        "started 2 times",
+        "| steps | 6 (",
+        "| asked for: steps | 99 |",
+    ):
         assert part in words, part
     assert contents(folder) == before
 
@@ -228,6 +234,58 @@ def test_a_journal_that_is_sealed_anew_still_has_to_replay(tmp_path, forged_from
     found = verify(folder)
     assert not found.holds
     assert any(word in found.problem for word in words.split("|")), found.problem
+
+
+OTHER_TYPES = [
+    (0, "filter", 1), (0, "settings", []), (0, "made", None), (0, "account", {}), (1, "attempt", "0"),
+    (1, "from_step", None), (2, "kind", []), (2, "sigma", "2"), (2, "filter_state", None), (2, "step", 0.5),
+    (3, "step", 0), (3, "gradient_norm", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "name", "value"), OTHER_TYPES)
+def test_a_journal_with_parts_of_other_types_is_refused_by_all_who_read_it(tmp_path, forged_from, number, name, value):
+    folder = shutil.copytree(forged_from, tmp_path / "run")
+    records = records_of(folder)
+    assert name in records[number]
+    records[number][name] = value
+    sealed(folder / "journal", records)
+    assert not verify(folder).holds
+    with pytest.raises(ValueError, match=r"not a valid run record|never charged"):
+        statement(folder)
+    with pytest.raises(ValueError, match=r"not a valid run record|never charged|began with"):
+        ran(folder, steps=(8,))
+
+
+def test_a_report_with_parts_of_other_types_is_refused_and_no_statement_made(tmp_path, whole):
+    folder = without_journal(whole, tmp_path)
+    file = folder / "report.json"
+    sound = json.loads(file.read_text())
+    others = {
+        "attempts": {}, "report": 10**30, "data": 0.5, "history": [], "made": 3, "delta": [], "filter": [None],
+        "privacy": {}, "settings": {"clip": 10**400},
+    }  # fmt: skip
+    for name, value in others.items():
+        held = {key: part for key, part in sound.items() if key != "seal"} | {name: value}
+        seal = hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+        file.write_text(json.dumps(held | {"seal": seal}))
+        assert not verify(folder).holds, name
+        with pytest.raises(ValueError, match=r"the run lacks a part|report\.json|filter\.json"):
+            statement(folder)
+
+
+def test_no_statement_is_made_of_a_report_that_the_journal_does_not_know(folder):
+    report("report", "epsilon", seal=True)(folder)
+    with pytest.raises(ValueError, match="another one than the journal knows of"):
+        statement(folder)
+    (folder / "report.json").unlink()
+    assert "There is no report.json, of which the journal knows" in verify(folder).text
+
+
+def test_a_checkpoint_under_another_name_is_refused(folder):
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    shutil.copy(newest, newest.with_name("7.npz"))
+    assert f"is that of step {newest.stem} under another name" in verify(folder).problem
 
 
 @pytest.fixture(scope="module")

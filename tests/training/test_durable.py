@@ -312,8 +312,18 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
     sound = newest.read_bytes()
     edited = sound.replace(b'"seal"', b'"sea1"', 1)
     # A kill may come before the journal says which file it is: archives have sums of their own.
-    for path, message in ((newest, "is damaged"), (unknown, "cannot be read")):
-        for broken in (sound[: len(sound) // 2], edited):
+    damaged = [sound[: len(sound) // 2], edited]
+    with np.load(newest) as kept:
+        notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
+    others = []
+    for arrays in (leaves[1:], [np.tile(leaf, 2) for leaf in leaves]):
+        np.savez(unknown, np.frombuffer(notes.tobytes().replace(b'"step": 6', b'"step": 7'), np.uint8), *arrays)
+        others.append(unknown.read_bytes())
+    unknown.unlink()
+    cases = [(newest, damaged, "is damaged"), (unknown, damaged, "cannot be read"), (unknown, [sound], "is that of")]
+    cases.append((unknown, others, "is damaged, its arrays"))
+    for path, contents, message in cases:
+        for broken in contents:
             path.write_bytes(broken)
             with pytest.raises(ValueError, match=f"checkpoint {path.stem} in .* {message}"), opened(tmp_path):
                 pass

@@ -107,7 +107,7 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
     assert set(report["history"]) == history
     assert set(report) == {
         "data", "settings", "seeded", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
-        "adaptive_schedule", "budget", "drawn", "filter", "made", "notes", "report", "history",
+        "adaptive_schedule", "planned_steps", "budget", "drawn", "filter", "made", "notes", "report", "history",
         "evaluations",
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"seeded must be True or False, and no seed, got a int$"):
@@ -170,6 +170,15 @@ def test_there_is_one_number_to_report_and_a_reason_for_each_other(filter, sched
     rows = (tmp_path / "history.csv").read_text().splitlines()
     assert rows[0].startswith("step,sigma,rate")
     assert len(rows) == 1 + len(report["history"]["step"])
+
+
+@pytest.mark.parametrize("part", [slice(0, 5), slice(5, None), slice(0, None, 2)])
+def test_steps_that_are_not_the_whole_schedule_are_no_bound_and_not_reported(part):
+    """Results may have said where a run ended, as where `fit` is called again and again."""
+    budget = plan("approximate-gdp")
+    report = full_report(budget, outcome(follow(budget)[part]))
+    assert not report["privacy"]["pld"]["is_bound"]
+    assert report["report"]["from"] is None
 
 
 def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():

@@ -50,6 +50,20 @@ def test_a_killed_search_runs_every_drawn_trial_once_and_returns_the_best(tmp_pa
     assert all(path.stat().st_mode & 0o077 == 0 for path in (*files, tmp_path / "one"))
 
 
+def test_a_winner_that_is_damaged_or_gone_is_missed_in_words(tmp_path):
+    search(tmp_path / "one", Trials())
+    (kept,) = (tmp_path / "one").glob("*.npz")
+    whole = kept.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole.replace(b"NUMPY", b"NVMPY"), b"", None):
+        kept.unlink()
+        if damaged is not None:
+            kept.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"{kept.name} cannot be read"):
+            search(tmp_path / "one", Trials())
+        kept.write_bytes(whole)
+    search(tmp_path / "one", Trials())
+
+
 def test_the_number_of_trials_follows_the_law_and_every_candidate_is_drawn(tmp_path):
     trials = [Trials() for _ in range(100)]
     for number, one in enumerate(trials):

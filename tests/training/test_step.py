@@ -73,6 +73,10 @@ def test_a_report_says_why_a_step_was_refused_and_a_run_says_it_in_words():
         filters.Reason.OUTSIDE: (menu, constant(2.0, 0.3, 10)),
         filters.Reason.INVALID: (filters.gdp(5.0), constant(1e9, 1.0, 10)),  # more noise than an exact sum holds
     }
+    told = {
+        filters.Reason.SPENT: "budget spent",
+        filters.Reason.OUTSIDE: "rate 0.3 is above the largest, 0.1, that this filter was made for",
+    }
     for reason, (filter, schedule) in cases.items():
         states, (first, second) = run(filter, schedule, 2)
         assert int(first.reason) == reason
@@ -80,7 +84,10 @@ def test_a_report_says_why_a_step_was_refused_and_a_run_says_it_in_words():
         assert not bool(first.foreign)
         step, state = made(filter, schedule)
         words = training.fit(step, state, DATA, steps=2, evaluate=lambda params: 0.0).stopped
-        assert words == ("budget spent" if reason == filters.Reason.SPENT else filters.sentence(reason))
+        assert words == told.get(reason, filters.sentence(reason))
+        assert training.fit(step, states[-1], DATA, steps=2, evaluate=lambda params: 0.0).stopped == filters.sentence(
+            filters.Reason.HALTED
+        )
     states, (first, _) = run(filters.gdp(5.0), everyone, 2)
     assert int(first.reason) == filters.Reason.ADMITTED
     # A halted run stays halted even if a query would fit.

@@ -79,9 +79,9 @@ def make_report(
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
     * ``pld``: the composition of the steps that were taken, lost ones included, as if they had been fixed in advance.
-      That is a bound for a schedule that *was* fixed in advance and ran to its end. For an adaptive path, or one that
-      somebody stopped by hand or resumed after seeing results, it is a diagnostic and no guarantee: other outputs would
-      have led to other paths (the main result of the f-DP filters paper).
+      That is a bound for a schedule that *was* fixed in advance and ran to its end, in one run of `fit`. For an
+      adaptive path, or one that somebody stopped, or resumed, after seeing results, it is a diagnostic and no
+      guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
 
     Args:
         outcome: from :func:`jaxacct.training.fit`.
@@ -110,6 +110,7 @@ def make_report(
         "stopped": outcome.stopped,
         "attempts": outcome.attempts,
         "adaptive_schedule": budget.schedule.is_adaptive,
+        "planned_steps": budget.schedule.steps,
         "budget": repr(budget.filter),
         "filter": kept_filter.fingerprint(budget.filter),
         "drawn": budget.sampler and budget.sampler.to_json(),
@@ -136,6 +137,10 @@ def derived(report: Report, filter: Filter) -> Report:
         why = "the run was resumed"
     elif report["stopped"] == "interrupted":
         why = "stopped by hand"
+    elif [one.step for one in steps] != list(range(1, len(steps) + 1)):
+        why = "steps of an earlier run are not in it"
+    elif report["stopped"] == "plan finished" and len(steps) != report["planned_steps"]:
+        why = "the run did not end where its schedule does"  # and results may have said where
     guarantee = filter.guarantee
     mechanism, runs = taken(steps, drawn)
     statement = "sound upper bound of the composition of the steps taken (by PLD)"

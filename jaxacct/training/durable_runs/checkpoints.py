@@ -17,6 +17,7 @@ from jaxacct._types import Fields
 from jaxacct.training.checks import Tree
 
 _KEPT = 2
+_HELP = "nothing was changed; move its file away to go on from the one before (the journal keeps what was spent)"
 
 
 def write(path: Path, notes: Fields, leaves: Sequence[np.ndarray]) -> None:
@@ -34,14 +35,16 @@ def read(path: Path) -> tuple[Fields, list[np.ndarray]]:
     """The notes and arrays that `write` wrote; a type that NumPy does not have comes back as bytes, to be viewed.
 
     Raises:
-        ValueError: an archive that would grow while it is read, which `write` did not write; of damaged ones zipfile
-            and NumPy raise what they like.
+        ValueError: a file that is not there, that is damaged, or that would grow while it is read.
     """
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as kept:
-        if any(one.file_size != one.compress_size for one in kept.zip.infolist()):
-            raise ValueError(f"{path} must be an archive that was not compressed")
-        notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
-    return json.loads(notes.tobytes()), leaves
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as kept:
+            if any(one.file_size != one.compress_size for one in kept.zip.infolist()):
+                raise ValueError("it was compressed")
+            notes, *leaves = (kept[f"arr_{i}"] for i in range(len(kept.files)))
+        return json.loads(notes.tobytes()), leaves
+    except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
+        raise ValueError(f"{path} cannot be read ({type(problem).__name__}): {problem!s:.200}") from problem
 
 
 def as_tree(leaves: Sequence[np.ndarray], like: Tree) -> Tree:
@@ -68,10 +71,27 @@ def digest_of(path: Path) -> str:
 def save(folder: Path, step: int, tree: object, seal: str) -> str:
     """Writes ``tree`` and the ``seal`` of the journal then, and returns the digest; of older ones one stays."""
     path = place_of(folder, step)
-    write(path, {"seal": seal, "shapes": _shapes(tree)}, jax.tree.leaves(tree))
+    write(path, {"step": step, "seal": seal, "shapes": _shapes(tree)}, jax.tree.leaves(tree))
     for old in [*map(partial(place_of, folder), steps_in(folder)[:-_KEPT]), *folder.glob("*.part")]:
         old.unlink()  # and what a kill left half written
     return digest_of(path)
+
+
+def opened(folder: Path, step: int) -> tuple[str, dict[str, str], list[np.ndarray]]:
+    """The seal of a checkpoint, the shapes that it says its arrays have, and the arrays.
+
+    Raises:
+        ValueError: a file that cannot be read, or that is the checkpoint of another step.
+    """
+    where = f"checkpoint {step} in {folder}"
+    try:
+        notes, leaves = read(place_of(folder, step))
+        found, seal, shapes = notes["step"], str(notes["seal"]), dict(notes["shapes"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ValueError(f"{where} cannot be read: {_HELP}") from problem
+    if found != step:
+        raise ValueError(f"{where} is that of step {found!s:.20} under another name: {_HELP}")
+    return seal, shapes, leaves
 
 
 def restore(folder: Path, step: int, like: Tree, digest: str | None) -> tuple[Tree, str]:
@@ -81,22 +101,25 @@ def restore(folder: Path, step: int, like: Tree, digest: str | None) -> tuple[Tr
         ValueError: a file that cannot be read, that is not of the ``digest`` in the journal, where there is one, or
             that holds another tree.
     """
-    path, where = place_of(folder, step), f"checkpoint {step} in {folder}"
-    help = "nothing was changed; move its file away to go on from the one before (the journal keeps what was spent)"
-    if digest not in (None, digest_of(path)):
-        raise ValueError(f"{where} is damaged, its digest is not the journal's: {help}")
-    try:
-        notes, leaves = read(path)
-        found, seal, wanted = dict(notes["shapes"]), str(notes["seal"]), _shapes(like)
-    except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
-        raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
+    where = f"checkpoint {step} in {folder}"
+    if digest not in (None, digest_of(place_of(folder, step))):
+        raise ValueError(f"{where} is damaged, its digest is not the journal's: {_HELP}")
+    seal, found, leaves = opened(folder, step)
+    wanted = _shapes(like)
     if found != wanted:
         name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
         raise ValueError(
             f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there and "
             f"{wanted.get(name, 'missing')} here"
         )
-    return as_tree(leaves, like), seal
+    damaged = ValueError(f"{where} is damaged, its arrays are not of the shapes that it says: {_HELP}")
+    try:
+        tree = as_tree(leaves, like)
+    except (ValueError, TypeError):  # of another number, or of another size
+        raise damaged from None
+    if _shapes(tree) != wanted:
+        raise damaged
+    return tree, seal
 
 
 def _shapes(tree: object) -> dict[str, str]:

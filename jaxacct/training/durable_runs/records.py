@@ -14,6 +14,12 @@ from jaxacct._version import __version__
 from jaxacct.training.durable_runs.journal import Record
 from jaxacct.training.loop import StepRecord, charged_sigma
 
+_NUMBER = int | float
+_TYPES = {
+    "filter": str, "settings": dict, "account": list, "made": dict, "attempt": int, "from_step": int, "step": int,
+    "sigma": _NUMBER, "rate": _NUMBER, "clip_scale": _NUMBER, "budget_left": _NUMBER, "filter_state": list,
+    "gradient_norm": _NUMBER | None, "value": _NUMBER | None, "digest": str, "seal": str,
+}  # fmt: skip
 _FIELDS = {
     "run": {"filter", "settings", "account", "made"},
     "attempt": {"attempt", "from_step"},
@@ -54,7 +60,12 @@ def check(path: Path, records: list[Record]) -> None:
     """Raises ValueError where a journal, whose seals are sound, holds something else than the records of a run."""
     for number, record in enumerate(records, 1):
         kind = record.get("kind") if isinstance(record, dict) else None
-        if kind not in _FIELDS or not _FIELDS[kind] <= set(record) or (kind == "run") != (number == 1):
+        fields = _FIELDS.get(kind) if isinstance(kind, str) else None
+        if (
+            fields is None
+            or (kind == "run") != (number == 1)
+            or not all(name in record and isinstance(record[name], _TYPES[name]) for name in fields)
+        ):
             raise ValueError(f"journal {path} line {number}: not a valid run record: {record!r:.200}")
 
 
@@ -68,7 +79,11 @@ def agree(path: Path, found: Record, header: Record) -> None:
 
 
 def history(records: list[Record]) -> tuple[list[StepRecord], list[tuple[int, float]]]:
-    """The steps charged and the evaluations in a journal; what an attempt did not start from is lost."""
+    """The steps charged and the evaluations in a journal; what an attempt did not start from is lost.
+
+    Raises:
+        ValueError: a step that is done and was never charged.
+    """
     steps: list[StepRecord] = []
     evaluations: list[tuple[int, float]] = []
     for record in records:
@@ -82,7 +97,9 @@ def history(records: list[Record]) -> tuple[list[StepRecord], list[tuple[int, fl
             charge = record["rate"], record["clip_scale"], math.nan, record["budget_left"]
             steps.append(StepRecord(record["step"], sigma, *charge))
         elif kind == "done" and record["gradient_norm"] is not None:
-            place = next(i for i in reversed(range(len(steps))) if steps[i].step == record["step"])
+            place = next((i for i in reversed(range(len(steps))) if steps[i].step == record["step"]), None)
+            if place is None:
+                raise ValueError(f"the journal says that step {record['step']} is done, which it never charged")
             steps[place] = steps[place]._replace(gradient_norm=record["gradient_norm"])
         elif kind == "accuracy":
             evaluations.append((record["step"], math.nan if record["value"] is None else record["value"]))

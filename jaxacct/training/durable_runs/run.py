@@ -87,6 +87,10 @@ class DurableRun:
         self.state = folder.placed(state._replace(keys=roots))  # keys are those of process 0
         self._filter_state = self.state.filter_state
 
+    def sentence(self, report: StepReport) -> str:
+        """The reason of a report in words."""
+        return self._step.sentence(report)
+
     def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
 
