@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import EPS, deflated
@@ -144,7 +144,10 @@ def law_of(excess: Array, grid: LossGrid, bound: str) -> Law:
     masses = np.asarray(pld.masses)
     if masses.ndim != 1:
         raise ValueError(f"queries must have one setting each, got masses of shape {masses.shape}")
-    return _of_masses(masses, float(pld.infinity_mass), grid, np.asarray(curve.excess))
+    # A hull from below may rise up to the last point, and no law's curve does: what a run is worth by itself and what
+    # follows it are those of one law.
+    own = curve.excess if bound == "upper" else xp.minimum(curve.excess, conversions.pld_excess(pld, grid))
+    return _of_masses(masses, float(pld.infinity_mass), grid, np.asarray(own))
 
 
 def _of_masses(masses: np.ndarray, infinite: float, grid: LossGrid, excess: np.ndarray) -> Law:

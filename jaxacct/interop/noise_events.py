@@ -39,11 +39,13 @@ class Under:
         relation: what neighbours differ in.
         over: what noise multipliers are over, in bounds on a record's value: 1, or 2 for what replacing a record moves.
         depth: how deep in others an event may stand.
+        known: events of one question that were read already, by identity and relation, and their readings.
     """
 
     relation: str
     over: float = 1.0
     depth: int = DEEPEST
+    known: dict[tuple[int, str], tuple[object, Reading]] = dataclasses.field(default_factory=dict)
 
     def moves(self) -> float:
         """How far a sum moves, in the unit that noise multipliers are over."""

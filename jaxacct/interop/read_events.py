@@ -60,7 +60,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> M
 
 
 def read(event: dp_event.DpEvent, under: Under) -> Reading:
-    """The reading of an event; see :func:`from_dp_event`."""
+    """The reading of an event; see :func:`from_dp_event`. One that stands in several others is read once."""
     if not isinstance(event, dp_event.DpEvent):
         raise TypeError(f"event must be a dp_accounting DpEvent, got {type(event).__name__}")
     if under.depth == 0:
@@ -69,10 +69,15 @@ def read(event: dp_event.DpEvent, under: Under) -> Reading:
     name = type(event).__name__
     if name not in _READERS or getattr(dp_event, name, None) is not type(event):
         raise UnreadableEvent(event, "there is no analysis of this event")
+    known = {} if under.depth == DEEPEST else under.known  # an event may have changed by the next question
+    key = id(event), under.relation
+    if key in known:
+        return known[key][1]
     try:
-        found = _READERS[name](event, dataclasses.replace(under, depth=under.depth - 1))
+        found = _READERS[name](event, dataclasses.replace(under, depth=under.depth - 1, known=known))
         if any(part.count > MOST for part in found.parts.values()):
             raise ValueError("counts must come to at most 2**53 runs of one mechanism")
+        known[key] = event, found  # with the event, so that no other one gets its address
         return found
     except UnreadableEvent:
         raise

@@ -84,3 +84,10 @@ def test_errors():
         worst_case(Rule.unrestricted([TWO]), 0)
     with pytest.raises(ValueError, match="costs must be as many"):
         Rule.additive([TWO], [1, 2], 3)
+
+
+def test_losses_off_the_lattice_next_to_infinite_ones_stay_below_the_truth():
+    """At the epsilons above all finite losses an analyst hopes for an infinite one, which either run may have."""
+    once = 0.67777695
+    queries = [RandomizedResponse(1.074079367651938), jaxacct.FromTables([once, 1.0 - once], [0.0, 1.0])]
+    enclosed(worst_case(Rule.unrestricted(queries), 2).hockey_stick([2.2, 2.25]), [1.0 - (1.0 - once) ** 2] * 2, 1e-3)

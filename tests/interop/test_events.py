@@ -130,6 +130,22 @@ def test_what_has_no_analysis_is_refused_with_a_sentence(event, relation, reason
     assert isinstance(caught.value.event, e.DpEvent)
 
 
+def test_an_event_that_stands_in_many_others_is_read_once():
+    """Thirty-three levels of an event that runs once and twice: 3^33 runs, and 2^33 readings one by one."""
+    event = GAUSSIAN
+    for _ in range(33):
+        event = e.ComposedDpEvent([e.SelfComposedDpEvent(event, 1), e.SelfComposedDpEvent(event, 2)])
+    assert same(interop.from_dp_event(event), m.Composed([m.Gaussian(2.0)], [3**33]))
+
+
+def test_an_event_is_read_anew_where_it_has_changed():
+    parts = [GAUSSIAN]
+    event, accountant = e.ComposedDpEvent(parts), interop.Accountant()
+    accountant.compose(event)
+    parts.append(e.NonPrivateDpEvent())
+    assert accountant.compose(event).get_epsilon(0.5) == math.inf
+
+
 def test_long_mixtures_that_print_alike_are_two_parts():
     weights, quiet = np.full(2048, 2.0**-11), np.full(2048, 0.1)
     loud = np.where((np.arange(2048) < 3) | (np.arange(2048) > 2044), quiet, 5.0)

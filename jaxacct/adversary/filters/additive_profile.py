@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +24,6 @@ from jaxacct.filters.marks import row_of
 from jaxacct.filters.states import BaseFilter, filter_class
 from jaxacct.games.experiment import Query
 from jaxacct.losses.curves.pld import PLD
-
-if TYPE_CHECKING:
-    pass
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
