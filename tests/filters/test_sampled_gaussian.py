@@ -81,7 +81,7 @@ def test_no_adaptive_play_of_queries_between_the_grids_points_exceeds_the_promis
     claimed = np.asarray(box.guarantee.delta(at_epsilon))
     lower = np.interp(at_epsilon, grid.losses, found)
     assert (claimed >= 0.995 * lower).all()  # read between lattice points
-    assert claimed[-1] < 2.5 * lower[-1]  # of some ten runs only whole ones count
+    assert claimed[-1] < 2.6 * lower[-1]  # of some ten runs only whole ones count
 
 
 def test_a_box_for_users_counts_all_their_records_and_names_what_it_does_not_take():
