@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -47,7 +48,9 @@ class UserLevel(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mechanism._gaussian_noise() is None:
+        with jax.enable_x64(True):
+            noise = self.mechanism._gaussian_noise()
+        if noise is None:
             raise ValueError(f"mechanism must be a Gaussian, got {self.mechanism._name}")
         if _validate.is_traced((self.rate, self.records)):
             raise ValueError("rate and records must be concrete numbers, got traced ones")
