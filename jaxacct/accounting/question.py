@@ -11,13 +11,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct._types import PyTree
 from jaxacct.losses.engines.lines.line_of_pair import has_derivatives
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
+from jaxacct.mechanisms.pairs.base import is_one_run
 
 
 class Question(NamedTuple):
@@ -62,11 +62,7 @@ def outline(
         sides = directions(mechanism, question.relation, steps)
         shape = np.broadcast_shapes(*settings_shapes((sides, target)))
         composed = all(has_derivatives([pair for pair, _ in side]) for side in sides)
-        once = all(
-            len(side) == 1 and not _validate.is_traced(side[0][1]) and np.all(np.asarray(side[0][1]) == 1.0)
-            for side in sides
-        )
-        found.append((shape, composed or once))
+        found.append((shape, composed or all(map(is_one_run, sides))))
 
     with jax.enable_x64(True):
         jax.eval_shape(run, *(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes))

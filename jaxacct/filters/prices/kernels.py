@@ -23,6 +23,7 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled, UserLevel
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.pairs.base import is_one_run
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
@@ -104,14 +105,16 @@ def atoms_of(query: Mechanism, grid: LossGrid) -> Ratios:
     if isinstance(query, UserLevel):
         return _atoms_of_user(query)
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
-    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
+    (runs,) = directions(query, "remove")
+    curve = PrivacyProfile.from_mechanism(query, "upper", relation="remove", grid=fine) if is_one_run(runs) else None
+    # The law of one run is that of its curve.
+    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine) if curve is None else curve.to_pld()
     masses, losses = np.asarray(law.masses), law.grid.losses
     some = masses > 0
     theirs = inflated(masses[some] * np.exp(-losses[some]), 2.0**-50 * (4.0 + np.abs(losses[some])))
     least = losses[some].min(initial=np.inf)
-    (runs,) = directions(query, "remove")
-    if len(runs) == 1 and np.all(np.asarray(runs[0][1]) == 1):  # the law is that of this curve
-        rise = np.asarray(PrivacyProfile.from_mechanism(query, "upper", relation="remove", grid=fine).excess)
+    if curve is not None:
+        rise = np.asarray(curve.excess)
         at_nothing = float((rise * np.exp(-fine.losses))[fine.losses <= max(least, fine.losses[0])].max())
     else:  # what the law lacks under Q, and what it was lifted by under P
         lifted = max(math.fsum(masses) + float(law.infinity_mass) - 1.0, 0.0) + 2.0**-48

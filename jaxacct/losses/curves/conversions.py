@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, xp
 from jaxacct._numerics.curve_arrays import compiled, put
 from jaxacct._numerics.least import first_greatest
@@ -22,6 +21,7 @@ from jaxacct.losses.grids.grid import CEILING, LossGrid
 from jaxacct.losses.grids.hockey_stick import hockey_stick
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, side_names, witness
+from jaxacct.mechanisms.pairs.base import is_one_run
 
 
 def grid_for(mechanisms: Sequence[Mechanism], relation: str) -> LossGrid:
@@ -39,7 +39,7 @@ def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation:
     shown = mechanism if bound == "upper" else witness(mechanism, relation)
     names, side = side_names(mechanism, relation), "upper" if bound == "upper" else "lower"
     for i, parts in enumerate(directions(shown, relation)):
-        if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
+        if is_one_run(parts):
             found.append(nodes.excess_of_pair(parts[0][0], shown, grid, bound))
         elif i < len(names):
             composed = PLD.from_mechanism(mechanism, side, relation=names[i], grid=grid)

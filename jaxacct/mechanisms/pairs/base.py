@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jax
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, Real, by_first, shared, xp
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
@@ -128,6 +129,11 @@ class Pair:
 
 Runs = list[tuple[Any, Real]]
 """Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
+
+
+def is_one_run(runs: Runs) -> bool:
+    """Whether ``runs`` are known to be one of one pair; a traced number of runs is not known."""
+    return len(runs) == 1 and not _validate.is_traced(runs[0][1]) and bool(np.all(np.asarray(runs[0][1]) == 1))
 
 
 def mirrored(tails: Tails, where: Array) -> Tails:
