@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float32 import no_less
 from jaxacct.filters.prices.menu import menu
 from jaxacct.filters.prices.table import TableFilter
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import as_mechanism, shapes_of_settings
 from jaxacct.training.runs import Runs
 from jaxacct.training.sampling import Sample, draw_lanes, in_lanes, lanes_of
 from jaxacct.training.samplings import SAMPLINGS, steps_of_run
@@ -85,7 +84,7 @@ def sampler(mechanism: Mechanism, size: int, *, piece: int = 256) -> Sampler:
     if type(mechanism) not in draws:
         names = ", ".join(kind.__name__ for kind in draws)
         raise ValueError(f"mechanism must be one of {names}, got {type(mechanism).__name__}")
-    if any(np.ndim(leaf) or _validate.is_traced(leaf) for leaf in jax.tree.leaves(mechanism)):
+    if any(shapes_of_settings(mechanism)) or _validate.is_traced(mechanism):
         raise ValueError("mechanism must have concrete scalar parameters to draw from")
     inner: Any = getattr(mechanism, "mechanism")  # noqa: B009
     noise = as_mechanism(inner)._gaussian_noise()

@@ -12,6 +12,8 @@ import tempfile
 
 import pytest
 
+from jaxacct import Ledger, filters
+
 
 def _binaries():
     found = [shutil.which("initdb") or "", *sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))]
@@ -198,3 +200,10 @@ def contents(path):
     """All that the file says, as SQL."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return list(connection.iterdump())
+
+
+def a_quarter_spent(folder):
+    """The file of a ledger in ``folder`` with 0.25 of 1 spent."""
+    with Ledger(folder / "budget.db", filters.pure_dp(1.0), create=True) as ledger:
+        ledger.request(0.25)
+    return folder / "budget.db"

@@ -11,15 +11,12 @@ import pytest
 
 from jaxacct import Ledger, filters
 from jaxacct.ledger.errors import LedgerBusy, LedgerMissing, LedgerTampered, LedgerUnavailable
-from tests.ledger.stores import mounted
+from tests.ledger.stores import a_quarter_spent, mounted
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A ledger with 0.25 of 1 spent."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0), create=True) as ledger:
-        ledger.request(0.25)
-    return tmp_path / "budget.db"
+    return a_quarter_spent(tmp_path)
 
 
 def test_a_file_with_two_names_is_refused_under_both(path):

@@ -31,6 +31,7 @@ from jaxacct.filters.prices.sampled_gaussian import with_one_table
 from jaxacct.filters.prices.table import TableFilter, fraction_of
 from jaxacct.filters.queries import as_sampled_gaussian, for_norms, sensitivity_of
 from jaxacct.filters.states import filter_class
+from jaxacct.mechanisms.base import shapes_of_settings
 
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS
@@ -77,13 +78,13 @@ class TablePerExampleFilter(PerExampleFilter[TableFilter]):
 
     def _asked(self, query: object) -> object:
         check_query(query, self.examples)
-        if not self.filter.fixed and any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
+        if not self.filter.fixed and any(shapes_of_settings(query)):
             raise ValueError("query must have one rate for everybody; per_example of a menu takes rates of their own")
         return query
 
     def _prices(self, query: object, clip: Array, bits: Array, left: Array) -> Array:
         """Units that each example would pay, by the bits of its clipped norm and the units it has left."""
-        if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
+        if any(shapes_of_settings(query)):  # rates of their own
             return self.filter.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
         highs, row = _rows_of(clip, bits, self.rows)
         asked = for_norms(query, highs)

@@ -15,14 +15,12 @@ from jaxacct.ledger.errors import LedgerUnavailable
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores import sqlite as _sqlite
 from jaxacct.ledger.stores.sqlite import SqliteStore
+from tests.ledger.stores import a_quarter_spent
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A ledger with 0.25 of 1 spent."""
-    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0), create=True) as ledger:
-        ledger.request(0.25)
-    return tmp_path / "budget.db"
+    return a_quarter_spent(tmp_path)
 
 
 def exchanged(path):
